@@ -36,6 +36,11 @@ typedef struct tutti_stats {
     int joining;                         /* newcomers that wait for a repair */
     int straggler_rank;                  /* -1: none */
     char straggler_kind[16], straggler_text[256];
+    uint64_t wire_bytes;                 /* payload that this node has sent for the job, all ranks */
+    uint64_t agent_cpu_us;               /* CPU time of this node's worker for the job */
+    int nodes, local_rank, local_size;
+    char transport[16];                  /* between nodes: "tcp"; "none" on one node */
+    char algorithm[16];                  /* of the last finished op */
 } tutti_stats_t;
 typedef struct tutti_request_info {
     size_t struct_size;

@@ -13,7 +13,8 @@
 //               two below the count. Every SIMD body equals the portable one
 //               bit for bit, NaN payloads, denormals and -0 included
 //    16, 8 bit floats   widened to float32, combined, rounded once to nearest
-//               even; float8 results saturate, NaN stays NaN
+//               even; float8 results saturate (infinities of e5m2 too), NaN
+//               stays NaN
 //    integers   wrap; AVG is the exact wrapped sum divided, towards zero
 //    min, max   NaN wins (IEEE 754-2019 minimum, maximum), -0 < +0
 //    AVG        sum, then one division by divisor
@@ -31,7 +32,8 @@
 //  overlap is undefined. Large outputs are written with non-temporal stores.
 //  n = 1 is a copy (AVG divides). DIVISOR: of AVG, >= 1; else ignored.
 //  TUTTI_EINVAL: no such type or op, the op is not defined for the type,
-//  n < 1 or m < 1; TUTTI_ENOTSUP: stream given and no GPU body.
+//  n outside 1..TP_RANKS_MAX, m < 1, AVG by 0; TUTTI_ENOTSUP: stream given and
+//  no GPU body.
 tutti_err_t
 tk_reduce (void *const *dst, int m, const void *const *src, int n,
            size_t count, tutti_dtype_t dtype, tutti_op_t op,

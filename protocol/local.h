@@ -133,6 +133,7 @@ typedef struct tp_local_stats {
     uint64_t wire_bytes;   //  payload this node has sent for the job
     uint64_t cpu_us;       //  CPU time of the worker
     uint64_t segment_bytes;  //  memory held for this job on this node
+    char transport[16];      //  "tcp", as tx_find knows it
 } tp_local_stats_t;
 
 //  The wake page: one line per session, one per channel of the worker. All
@@ -145,8 +146,29 @@ typedef struct tp_wake {
 } tp_wake_t;
 
 typedef struct tp_wake_page {
-    tp_wake_t worker;                 //  asleep only; woken by the bell
+    tp_wake_t worker;  //  asleep only; woken by the bell
     tp_wake_t session[TP_LOCAL_MAX];
 } tp_wake_page_t;
+
+//  Wake a session if it sleeps. Call after the change that it waits for, made with
+//  memory_order_seq_cst. A system call only if somebody sleeps.
+void
+tp_wake (tp_wake_t *self);
+
+//  Sleep until woken, at most TIMEOUT_MS. Protocol: seen = tp_wake_seen,
+//  tp_wake_arm, look at the condition once more, tp_wake_sleep (or nothing),
+//  tp_wake_disarm.
+uint32_t
+tp_wake_seen (const tp_wake_t *self);
+void
+tp_wake_arm (tp_wake_t *self);
+void
+tp_wake_sleep (tp_wake_t *self, uint32_t seen, int timeout_ms);
+void
+tp_wake_disarm (tp_wake_t *self);
+
+//  Ring the worker's bell if it sleeps.
+void
+tp_bell_ring (tp_wake_page_t *page, int bell);
 
 #endif

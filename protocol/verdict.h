@@ -12,6 +12,19 @@
 //  second loss, or another coordinator that asks again, comes to the same
 //  end without stored state.
 //
+//  Two duties of the owners, without which that is not true:
+//    rounds     every loss, and every coordinator that takes over, begins a
+//               new round, numbered higher than all before (incarnation,
+//               counter). ASK, ANSWER and verdict carry it. An agent answers
+//               no ASK of a round below the last it answered, and takes a
+//               verdict only of exactly that round; others are dropped. Else
+//               this happens: A holds it, B does not, abort is decided but
+//               still travels; B is lost, A is asked again, and commit is
+//               decided
+//    memory     an op that has committed is answered with COMMIT as long as
+//               any member might not have committed it; the owner keeps the
+//               highest seq up to which all are committed instead of the ops
+//
 //  Both machines are pure: events in, actions out, no clock, no socket. The
 //  agent machine is for ONE op; an agent runs one per op in flight, and its
 //  ANSWER is the set of their views.
@@ -35,9 +48,9 @@ typedef enum tp_verdict_state {
 
 typedef enum tp_verdict_event {
     TP_V_DONE,    //  the last frame was reduced: the result is here
-    TP_V_ALL_HELD,  //  HELD heard from every member of the epoch
+    TP_V_ALL_HELD,  //  HELD heard from every member, itself included
     TP_V_ASK,     //  the coordinator asks
-    TP_V_COMMIT,  //  the coordinator's verdict
+    TP_V_COMMIT,  //  the coordinator's verdict, of the round last answered
     TP_V_ABORT,
     TP_V_EVENTS
 } tp_verdict_event_t;
@@ -45,7 +58,7 @@ typedef enum tp_verdict_event {
 //  What the owner must do after an event; bits.
 #define TP_V_SAY_HELD 1u       //  HELD to all members
 #define TP_V_RETURN_OK 2u      //  release the ranks with success
-#define TP_V_RETURN_ABORT 4u   //  release the ranks with the loss; inputs intact
+#define TP_V_RETURN_ABORT 4u   //  release the ranks with the loss; inputs kept
 #define TP_V_ANSWER_OPEN 8u    //  answer: not held
 #define TP_V_ANSWER_HELD 16u   //  answer: held, no verdict
 #define TP_V_ANSWER_COMMIT 32u //  answer: already committed; binds
@@ -80,8 +93,8 @@ typedef enum tp_decision {
     TP_DECIDE_BROKEN   //  a commit and an abort: cannot happen, must be shown
 } tp_decision_t;
 
-//  The decision from the answers of the N members of the epoch. Pure: another
-//  coordinator with the same answers decides the same.
+//  The decision from the answers of the N members of the epoch, all of one
+//  round. Pure: another coordinator with the same answers decides the same.
 tp_decision_t
 tp_verdict_decide (const tp_answer_t *answers, size_t n);
 

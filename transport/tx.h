@@ -48,26 +48,26 @@ typedef struct tx_handler {
     void (*sent) (void *owner, tx_ep_t *ep, uint64_t cookie);
     //  The endpoint is gone; TEXT says who, what, where. Posts that were not
     //  sent are dropped: sent () is not called for them.
-    void (*down) (void *owner, tx_ep_t *ep, tutti_err_t err,
-                  const char *text);
+    void (*down) (void *owner, tx_ep_t *ep, tutti_err_t err, const char *text);
 } tx_handler_t;
 
 typedef struct tx_options {
-    const char *bind;        //  address to listen on, "0.0.0.0", "::", ...
+    const char *bind;           //  address to listen on, "0.0.0.0", "::", ...
     uint16_t port_lo, port_hi;  //  0, 0: any free port
     const char *job;
-    int64_t epoch;           //  of the job, checked in the handshake; may be
-    uint32_t node;           //  set later by tx_identity
+    int64_t epoch;  //  of the job, checked in the handshake;
+    uint32_t node;  //  both may be set later by identity ()
     uint16_t channel;
     uint8_t key[TP_KEY_BYTES];  //  epoch key
-    int connect_timeout_ms;  //  per attempt ladder, 0: 30 000
+    int connect_timeout_ms;     //  per attempt ladder, 0: 30 000
 } tx_options_t;
 
 typedef struct tx_stats {
     uint64_t frames_out, frames_in;
     uint64_t payload_out, payload_in;  //  bytes of payload, no headers
     uint64_t writes, reads;            //  system calls or work requests
-    uint64_t endpoints;
+    uint64_t endpoints;                //  that are up
+    uint64_t refused;  //  peers that failed the handshake or the protocol
 } tx_stats_t;
 
 //  The contract, member by member. Absent operations point at a body that
@@ -99,7 +99,8 @@ typedef struct tx_ops {
     //  most TIMEOUT_US for something to do (0: never). Returns the number of
     //  events handled.
     int (*poll) (tx_t *self, int64_t timeout_us);
-    //  A descriptor that is readable when poll has something to do.
+    //  A descriptor that is readable when poll has something to do. What was
+    //  posted since the last poll does not show: poll (0) before you sleep.
     int (*fd) (const tx_t *self);
     //  Make memory known for RDMA. TCP: accepts anything, costs nothing.
     tutti_err_t (*region_add) (tx_t *self, void *ptr, size_t bytes,
@@ -123,7 +124,7 @@ tx_ep_user (const tx_ep_t *ep);
 void
 tx_ep_set_user (tx_ep_t *ep, void *user);
 uint32_t
-tx_ep_peer (const tx_ep_t *ep);     //  node index of the other side
+tx_ep_peer (const tx_ep_t *ep);  //  node index of the other side
 
 //  Bodies for operations that a transport has not got.
 tutti_err_t

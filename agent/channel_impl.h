@@ -1,0 +1,155 @@
+//  agent/channel_impl.h - inside of the channel thread: channel.c, op.c,
+//  recipe.c, place.c and local.c share it, nobody else includes it
+//
+//  Owner of everything here: the channel thread.
+
+#ifndef TA_CHANNEL_IMPL_H
+#define TA_CHANNEL_IMPL_H
+
+#include "agent/channel.h"
+#include "kernels/work.h"
+
+#include <pthread.h>
+
+#define TA_WINDOW 4u  //  segments of one op in flight
+
+//  A schedule with what the executor wants to know of it, kept per member.
+typedef struct ta_recipe {
+    uint32_t kind, algorithm, root, flags;
+    uint64_t len;            //  elements of a piece
+    tp_schedule_t schedule;
+    uint32_t *senders;       //  comm nodes that put to us
+    uint32_t n_senders;
+    uint32_t uses;
+    struct ta_recipe *next;
+} ta_recipe_t;
+
+struct ta_op;
+
+//  One segment of one op on its way through the schedule.
+typedef struct ta_seg {
+    struct ta_op *op;
+    bool active;
+    uint32_t index;
+    uint64_t len;            //  elements of a piece
+    ta_recipe_t *recipe;
+    uint8_t *work, *temp;
+    size_t work_bytes, temp_bytes;
+    bool work_ours;          //  from malloc, not a rank's output
+    size_t pc;
+    uint32_t sends;          //  payloads that the transport still reads
+    uint32_t *got, *taken;   //  puts per comm node: landed, consumed
+    uint32_t *sending;       //  of sends, per comm node
+} ta_seg_t;
+
+//  One op between nodes, from the moment all local ranks have deposited.
+typedef struct ta_op {
+    ta_member_t *member;
+    uint64_t seq;
+    tp_sig_t sig;
+    tp_geo_t geo;
+    uint32_t algorithm;
+    uint32_t root_node;
+    bool eager, wide, resolved;
+    tutti_dtype_t dtype;     //  of WORK (float32 if wide)
+    size_t element;
+    tp_deposit_t *deposit;   //  copies, per local rank
+    tp_side_t *in, *out;
+    uint32_t begun, written;
+    uint64_t done;           //  bit i: segment written + i is done
+    ta_seg_t seg[TA_WINDOW];
+} ta_op_t;
+
+//  Outputs that the worker makes on a comm of one node, for one op.
+typedef struct ta_local {
+    ta_member_t *member;
+    uint64_t seq;
+    tp_deposit_t *deposit;
+    tp_side_t *sides;
+    tk_work_t *work;         //  per local rank; board NULL: not ours
+    uint32_t open;
+    struct ta_local *next;
+} ta_local_t;
+
+struct ta_channel {
+    pthread_t thread;
+    const tx_ops_t *ops;
+    tx_t *tx;
+    ta_memory_t *memory;
+    tp_wake_page_t *wake;
+    int bell, epoll;
+    int commands[2], events[2];
+    _Atomic int event_fd[TP_LOCAL_MAX];
+    _Atomic uint64_t wire_bytes;
+    ta_member_t *members;
+    tp_plan_t plan;
+    uint32_t me, nodes, up;
+    tx_ep_t **edge;          //  per node of the job
+    ta_seg_t **landing;      //  per node: where its payload is being put
+    char (*name)[TP_NAME_MAX];
+    bool started, ready, stop;
+};
+
+//  recipe.c: the schedule of LEN elements a piece. NULL: no memory.
+ta_recipe_t *
+ta_recipe_get (ta_member_t *member, uint32_t kind, uint32_t algorithm,
+               uint32_t root, uint32_t flags, uint64_t len);
+void
+ta_recipes_destroy (ta_member_t *member);
+
+//  op.c: start the op SEQ, all of whose deposits are in.
+void
+ta_op_start (ta_channel_t *self, ta_member_t *member, uint64_t seq);
+//  Do what can be done; true if something moved. The op may be gone after.
+bool
+ta_op_run (ta_channel_t *self, ta_op_t *op);
+//  Forget an op of a failed comm, unless the transport still has its memory:
+//  call again after the next poll.
+void
+ta_op_drop (ta_channel_t *self, ta_op_t *op);
+
+//  stage.c: between the ranks' memory and WORK.
+tutti_err_t
+ta_stage_resolve (ta_channel_t *self, ta_op_t *op);
+void
+ta_stage_release (ta_channel_t *self, ta_op_t *op);
+tutti_err_t
+ta_stage_in (ta_op_t *op, ta_seg_t *seg);
+void
+ta_stage_out (ta_op_t *op, ta_seg_t *seg);
+//  The output of the first local rank, if WORK may be there; else NULL.
+uint8_t *
+ta_stage_work (ta_op_t *op, uint32_t g);
+
+//  place.c: frames that arrive.
+extern const tx_handler_t ta_channel_handler;
+//  Two signatures of one op differ: the comm ends, both sides are named.
+void
+ta_place_mismatch (ta_channel_t *self, ta_member_t *member, uint64_t seq,
+                   uint32_t node, const tp_sig_t *mine,
+                   const tp_sig_t *theirs);
+//  Frames for an op that has started just now.
+void
+ta_place_parcels (ta_channel_t *self, ta_op_t *op);
+void
+ta_place_return (ta_channel_t *self, ta_member_t *member, uint32_t node);
+
+//  local.c: one node, ranks that do not wait.
+void
+ta_local_scan (ta_channel_t *self, ta_member_t *member);
+bool
+ta_local_run (ta_channel_t *self, ta_member_t *member);
+void
+ta_local_drop (ta_channel_t *self, ta_member_t *member);
+
+//  channel.c
+void
+ta_channel_fail (ta_channel_t *self, ta_member_t *member, tutti_err_t err,
+                 const char *text);
+void
+ta_channel_edge_down (ta_channel_t *self, uint32_t node, tutti_err_t err,
+                      const char *text);
+void
+ta_channel_wake (ta_channel_t *self, ta_member_t *member, uint32_t local);
+
+#endif

@@ -1,0 +1,246 @@
+//  agent/local.c - one node: outputs of ranks that called and went on
+//
+//  On a comm that lives on one node ranks do their own work while they wait.
+//  A rank that called asynchronously and computes meanwhile leaves it to the
+//  worker: the last rank to deposit rings the bell, and here its output is
+//  claimed and made, segment by segment (kernels/work.h). Only outputs in the
+//  agent's memory can be; the others wait for their rank.
+
+#include "agent/channel_impl.h"
+
+#include <stdlib.h>
+
+static void
+s_free (ta_channel_t *self, ta_local_t *local)
+{
+    ta_member_t *m = local->member;
+    for (uint32_t i = 0; i < m->n_local; i++) {
+        const tp_deposit_t *d = &local->deposit[i];
+        if (local->work[i].board)
+            tk_work_destroy (&local->work[i]);
+        if (local->sides[i].base && d->in_where == TP_WHERE_DIRECT)
+            ta_memory_unuse (self->memory, d->in_segment);
+        if (local->sides[i].base && d->in_where == TP_WHERE_WINDOW)
+            ta_memory_unuse (self->memory, d->window_segment);
+    }
+    free (local->deposit);
+    free (local->sides);
+    free (local->work);
+    free (local);
+}
+
+static ta_local_t *
+s_new (ta_member_t *m, uint64_t seq)
+{
+    ta_local_t *local = calloc (1, sizeof *local);
+    if (!local)
+        return NULL;
+    local->member = m;
+    local->seq = seq;
+    local->deposit = calloc (m->n_local, sizeof *local->deposit);
+    local->sides = calloc (m->n_local, sizeof *local->sides);
+    local->work = calloc (m->n_local, sizeof *local->work);
+    if (local->deposit && local->sides && local->work) {
+        for (uint32_t i = 0; i < m->n_local; i++)
+            local->deposit[i] = tp_board_cell (m->board, seq, i)->deposit;
+        return local;
+    }
+    free (local->deposit);
+    free (local->sides);
+    free (local->work);
+    free (local);
+    return NULL;
+}
+
+//  Input of rank I as the worker sees it. False: it is not there.
+static bool
+s_side (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo,
+        uint32_t i)
+{
+    const tp_deposit_t *d = &local->deposit[i];
+    tp_side_t *side = &local->sides[i];
+    bool root = d->sig.kind != TP_BROADCAST || d->sig.root == (int32_t) i;
+    *side = (tp_side_t){ NULL, d->in_where, d->window };
+    switch (d->in_where) {
+    case TP_WHERE_NONE:
+        return tp_geo_in_bytes (geo, root) == 0;
+    case TP_WHERE_INLINE:
+        side->base = tp_board_inline (local->member->board, local->seq, i);
+        return geo->small;
+    case TP_WHERE_DIRECT:
+        side->base = ta_memory_use (self->memory, d->in_segment, d->in_off,
+                                    tp_geo_in_bytes (geo, root));
+        return side->base != NULL;
+    case TP_WHERE_WINDOW:
+        if (d->window == 0 || d->window > TP_SLOTS)
+            return false;
+        side->base = ta_memory_use (self->memory, d->window_segment,
+                                    d->window_off, d->window * geo->slot);
+        return side->base != NULL;
+    default:
+        return false;
+    }
+}
+
+//  Take the output of rank I if it may be taken and nobody has.
+static bool
+s_claim (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo,
+         uint32_t i)
+{
+    const tp_deposit_t *d = &local->deposit[i];
+    ta_member_t *m = local->member;
+    if (!d->async || d->out_where != TP_WHERE_DIRECT)
+        return false;
+    uint8_t *base = ta_memory_use (self->memory, d->out_segment, d->out_off,
+                                   tp_geo_out_bytes (geo));
+    uint32_t open = TP_CLAIM_NONE;
+    tp_cell_t *cell = tp_board_cell (m->board, local->seq, i);
+    if (!base)
+        return false;
+    local->work[i] = (tk_work_t){
+        .board = m->board,
+        .seq = local->seq,
+        .me = i,
+        .sig = d->sig,
+        .geo = *geo,
+        .in = local->sides,
+        .out = { base, TP_WHERE_DIRECT, 0 },
+        .in_place = d->sig.kind == TP_ALLREDUCE
+                    && d->in_where == TP_WHERE_DIRECT
+                    && d->in_segment == d->out_segment
+                    && d->in_off == d->out_off,
+    };
+    if (!atomic_compare_exchange_strong (&cell->claim, &open,
+                                         TP_CLAIM_WORKER)
+        || tk_work_init (&local->work[i])) {
+        ta_memory_unuse (self->memory, d->out_segment);
+        local->work[i].board = NULL;
+        return false;
+    }
+    local->open++;
+    return true;
+}
+
+static void
+s_start (ta_channel_t *self, ta_member_t *m, uint64_t seq)
+{
+    char text[TP_TEXT_MAX];
+    tp_geo_t geo;
+    ta_local_t *local = s_new (m, seq);
+    if (!local)
+        return;
+    const tp_sig_t *sig = &local->deposit[0].sig;
+    bool ok = tp_board_agree (m->board, seq, text)
+              && tp_sig_ok (sig, m->size)
+              && !tp_geo_make (&geo, sig, m->size, m->board->segment_bytes);
+    for (uint32_t i = 0; ok && i < m->n_local; i++)
+        ok = s_side (self, local, &geo, i);
+    for (uint32_t i = 0; ok && i < m->n_local; i++)
+        s_claim (self, local, &geo, i);
+    if (local->open == 0) {
+        s_free (self, local);
+        return;
+    }
+    local->next = m->locals;
+    m->locals = local;
+}
+
+//  Nothing of SEQ is left to look at: every rank has left it.
+static bool
+s_passed (ta_member_t *m, uint64_t seq)
+{
+    for (uint32_t i = 0; i < m->n_local; i++)
+        if (atomic_load (&tp_board_rank (m->board, i)->finished) < seq)
+            return false;
+    return true;
+}
+
+//  A window that is still to come makes the whole op wait its turn.
+static bool
+s_windows_in (ta_member_t *m, uint64_t seq)
+{
+    for (uint32_t i = 0; i < m->n_local; i++)
+        if (atomic_load (&tp_board_cell (m->board, seq, i)->ready) == 0)
+            return false;
+    return true;
+}
+
+void
+ta_local_scan (ta_channel_t *self, ta_member_t *m)
+{
+    while (true) {
+        if (s_passed (m, m->next)) {
+            uint64_t least = UINT64_MAX;
+            for (uint32_t i = 0; i < m->n_local; i++) {
+                uint64_t f
+                    = atomic_load (&tp_board_rank (m->board, i)->finished);
+                least = f < least ? f : least;
+            }
+            m->next = least + 1;
+            continue;
+        }
+        if (!tp_board_all_in (m->board, m->next)
+            || !s_windows_in (m, m->next))
+            return;
+        s_start (self, m, m->next);
+        //  Ranks that sleep in their own epoll can go on now.
+        for (uint32_t i = 0; i < m->n_local; i++)
+            ta_channel_wake (self, m, i);
+        m->next++;
+    }
+}
+
+//  One step of every open output of one op.
+static bool
+s_run (ta_channel_t *self, ta_local_t *local)
+{
+    bool moved = false;
+    ta_member_t *m = local->member;
+    for (uint32_t i = 0; i < m->n_local; i++) {
+        tk_work_t *work = &local->work[i];
+        if (!work->board)
+            continue;
+        tk_work_result_t result = tk_work_step (work);
+        if (result == TK_WORK_BLOCKED)
+            continue;
+        moved = true;
+        if (result == TK_WORK_DONE) {
+            tk_work_destroy (work);
+            ta_memory_unuse (self->memory, local->deposit[i].out_segment);
+            local->open--;
+        }
+    }
+    for (uint32_t i = 0; moved && i < m->n_local; i++)
+        ta_channel_wake (self, m, i);
+    return moved;
+}
+
+bool
+ta_local_run (ta_channel_t *self, ta_member_t *m)
+{
+    bool moved = false;
+    ta_local_t **p = &m->locals;
+    while (*p) {
+        ta_local_t *local = *p;
+        moved |= s_run (self, local);
+        if (local->open == 0) {
+            *p = local->next;
+            s_free (self, local);
+        } else
+            p = &local->next;
+    }
+    return moved;
+}
+
+void
+ta_local_drop (ta_channel_t *self, ta_member_t *m)
+{
+    while (m->locals) {
+        ta_local_t *local = m->locals;
+        m->locals = local->next;
+        for (uint32_t i = 0; i < m->n_local; i++)
+            if (local->work[i].board)
+                ta_memory_unuse (self->memory, local->deposit[i].out_segment);
+        s_free (self, local);
+    }
+}

@@ -1,0 +1,406 @@
+//  agent/op.c - runs one op between nodes, segment by segment
+//
+//  A segment is begun when every local rank has it ready and fewer than
+//  TA_WINDOW are in flight: its buffers are made, the nodes that put to us
+//  get their GRANT, the local ranks are combined into WORK, then the schedule
+//  runs step by step and stops where it would have to wait. Nothing here
+//  blocks; whatever arrives makes the channel call ta_op_run again.
+
+#include "agent/channel_impl.h"
+#include "kernels/tk.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+//  ------------------------------------------------------------------- start
+
+static void
+s_free (ta_op_t *op)
+{
+    for (uint32_t i = 0; i < TA_WINDOW; i++)
+        free (op->seg[i].got);
+    free (op->deposit);
+    free (op->in);
+    free (op->out);
+    free (op);
+}
+
+static ta_op_t *
+s_new (ta_member_t *member, uint64_t seq)
+{
+    ta_op_t *op = calloc (1, sizeof *op);
+    if (!op)
+        return NULL;
+    op->member = member;
+    op->seq = seq;
+    op->deposit = calloc (member->n_local, sizeof *op->deposit);
+    op->in = calloc (member->n_local, sizeof *op->in);
+    op->out = calloc (member->n_local, sizeof *op->out);
+    bool ok = op->deposit && op->in && op->out;
+    for (uint32_t i = 0; ok && i < TA_WINDOW; i++) {
+        ta_seg_t *seg = &op->seg[i];
+        seg->op = op;
+        seg->got = calloc (3 * (size_t) member->nodes, sizeof *seg->got);
+        ok = seg->got != NULL;
+        seg->taken = ok ? seg->got + member->nodes : NULL;
+        seg->sending = ok ? seg->taken + member->nodes : NULL;
+    }
+    if (!ok) {
+        s_free (op);
+        return NULL;
+    }
+    return op;
+}
+
+static bool
+s_narrow_float (int dtype)
+{
+    return dtype == TUTTI_FLOAT16 || dtype == TUTTI_BFLOAT16
+           || dtype == TUTTI_FLOAT8E4M3 || dtype == TUTTI_FLOAT8E5M2;
+}
+
+//  What follows from the signature alone; the same on every node.
+static void
+s_decide (ta_channel_t *self, ta_op_t *op)
+{
+    const ta_member_t *m = op->member;
+    const tp_sig_t *sig = &op->sig;
+    bool reduces
+        = sig->kind == TP_ALLREDUCE || sig->kind == TP_REDUCE_SCATTER;
+    op->wide = reduces && s_narrow_float (sig->dtype)
+               && sig->flags & (TP_SIG_WIDE | TP_SIG_REPRODUCIBLE);
+    op->dtype = op->wide ? TUTTI_FLOAT32 : (tutti_dtype_t) sig->dtype;
+    op->element = tp_dtype_size (op->dtype);
+    op->eager = op->geo.small;
+    op->root_node = sig->kind == TP_BROADCAST ? m->node_of[sig->root] : 0;
+    uint32_t flags = reduces ? sig->flags : 0;
+    uint64_t bytes = op->geo.count * op->geo.pieces * op->element;
+    op->algorithm = (uint32_t) tp_plan_choose (
+        &self->plan, sig->kind, (int) sig->algorithm - 1, flags, m->nodes,
+        bytes);
+    if (!tp_algorithm_ok (sig->kind, (int) op->algorithm)
+        || flags & TP_SIG_REPRODUCIBLE)
+        op->algorithm = (uint32_t) tp_plan_choose (&self->plan, sig->kind, -1,
+                                                   flags, m->nodes, bytes);
+}
+
+void
+ta_op_start (ta_channel_t *self, ta_member_t *member, uint64_t seq)
+{
+    char text[TP_TEXT_MAX];
+    ta_op_t *op = s_new (member, seq);
+    if (!op) {
+        ta_channel_fail (self, member, TUTTI_ENOMEM,
+                         "the agent has no memory for another operation");
+        return;
+    }
+    op->sig = tp_board_cell (member->board, seq, 0)->deposit.sig;
+    if (!tp_board_agree (member->board, seq, text)) {
+        s_free (op);
+        ta_channel_fail (self, member, TUTTI_EMISMATCH, text);
+        return;
+    }
+    if (!tp_sig_ok (&op->sig, member->size)
+        || tp_geo_make (&op->geo, &op->sig, member->size,
+                        member->board->segment_bytes)) {
+        s_free (op);
+        ta_channel_fail (self, member, TUTTI_EPROTO,
+                         "a rank deposited an operation that cannot be");
+        return;
+    }
+    s_decide (self, op);
+    atomic_store_explicit (&member->board->algorithm, op->algorithm,
+                           memory_order_relaxed);
+    member->ops[seq % TP_SLOTS] = op;
+}
+
+//  -------------------------------------------------------------------- begin
+
+static bool
+s_all_ready (const ta_op_t *op, uint32_t g)
+{
+    for (uint32_t i = 0; i < op->member->n_local; i++)
+        if (atomic_load (
+                &tp_board_cell (op->member->board, op->seq, i)->ready)
+            <= g)
+            return false;
+    return true;
+}
+
+static tp_frame_t
+s_frame (ta_op_t *op, uint32_t node, tp_frame_type_t type)
+{
+    ta_credit_t *credit = &op->member->credit[node];
+    credit->eager_told = credit->eager_in;
+    return (tp_frame_t){ .type = (uint8_t) type,
+                         .comm = op->member->id,
+                         .epoch = op->member->epoch,
+                         .seq = op->seq,
+                         .eager = credit->eager_in,
+                         .sig = op->sig };
+}
+
+static tx_ep_t *
+s_edge (ta_channel_t *self, const ta_member_t *member, uint32_t node)
+{
+    return self->edge[member->job_node[node]];
+}
+
+static void
+s_grant (ta_channel_t *self, ta_op_t *op, const ta_recipe_t *recipe)
+{
+    for (uint32_t i = 0; i < recipe->n_senders; i++) {
+        uint32_t node = recipe->senders[i];
+        tx_ep_t *ep = s_edge (self, op->member, node);
+        if (!ep)
+            continue;
+        tp_frame_t frame = s_frame (op, node, TP_FRAME_GRANT);
+        frame.grant = op->begun + 1;
+        self->ops->post (self->tx, ep, &frame, NULL, 1 << 30, 0);
+    }
+}
+
+static tutti_err_t
+s_buffers (ta_op_t *op, ta_seg_t *seg)
+{
+    const tp_schedule_t *schedule = &seg->recipe->schedule;
+    uint64_t work = schedule->work;
+    if (op->sig.kind == TP_ALLREDUCE || op->sig.kind == TP_BROADCAST)
+        work = work > seg->len ? work : seg->len;
+    if (op->sig.kind == TP_ALLGATHER || op->sig.kind == TP_REDUCE_SCATTER) {
+        uint64_t all = seg->len * op->geo.pieces;
+        work = work > all ? work : all;
+    }
+    seg->work_bytes = work * op->element;
+    seg->temp_bytes = schedule->temp * op->element;
+    seg->work = ta_stage_work (op, seg->index);
+    seg->work_ours = seg->work == NULL;
+    if (seg->work_ours)
+        seg->work = malloc (seg->work_bytes + 1);
+    seg->temp = malloc (seg->temp_bytes + 1);
+    return seg->work && seg->temp ? TUTTI_OK : TUTTI_ENOMEM;
+}
+
+static void
+s_free_buffers (ta_seg_t *seg)
+{
+    if (seg->work_ours)
+        free (seg->work);
+    free (seg->temp);
+    seg->work = seg->temp = NULL;
+    seg->work_ours = false;
+    if (seg->recipe)
+        seg->recipe->uses--;
+    seg->recipe = NULL;
+    seg->active = false;
+}
+
+//  The next segment; false if it cannot be begun now.
+static bool
+s_begin (ta_channel_t *self, ta_op_t *op)
+{
+    if (op->begun == op->geo.segments || op->begun - op->written >= TA_WINDOW
+        || !s_all_ready (op, op->begun))
+        return false;
+    ta_seg_t *seg = &op->seg[op->begun % TA_WINDOW];
+    tutti_err_t err = op->resolved ? TUTTI_OK : ta_stage_resolve (self, op);
+    seg->index = op->begun;
+    seg->len = tp_geo_len (&op->geo, seg->index);
+    seg->pc = 0;
+    memset (seg->got, 0, 2 * op->member->nodes * sizeof *seg->got);
+    if (!err) {
+        seg->recipe
+            = ta_recipe_get (op->member, op->sig.kind, op->algorithm,
+                             op->root_node, op->sig.flags, seg->len);
+        err = seg->recipe ? s_buffers (op, seg) : TUTTI_ENOMEM;
+    }
+    if (!err) {
+        seg->active = true;
+        if (!op->eager) {
+            s_grant (self, op, seg->recipe);
+            self->ops->poll (self->tx, 0);
+        }
+        err = ta_stage_in (op, seg);
+    }
+    op->begun++;
+    if (err)
+        ta_channel_fail (self, op->member, err,
+                         err == TUTTI_ENOMEM
+                             ? "the agent has no memory for a segment"
+                             : "a rank deposited memory that is not there");
+    else if (op->eager)
+        ta_place_parcels (self, op);
+    return true;
+}
+
+//  --------------------------------------------------------------------- run
+
+static uint8_t *
+s_at (const ta_op_t *op, const ta_seg_t *seg, const tp_ref_t *ref)
+{
+    return (ref->buf == TP_WORK ? seg->work : seg->temp)
+           + ref->off * op->element;
+}
+
+//  Credit for one put of this segment; eager credit is spent.
+static bool
+s_may_send (ta_channel_t *self, ta_op_t *op, const ta_seg_t *seg,
+            uint32_t node)
+{
+    ta_credit_t *credit = &op->member->credit[node];
+    if (op->eager) {
+        if (credit->eager_out - credit->eager_acked >= TP_EAGER_CREDITS)
+            return false;
+        credit->eager_out++;
+        return true;
+    }
+    const ta_grant_t *grant = &credit->grant[op->seq % TA_GRANTS];
+    if (grant->seq != op->seq || grant->segments <= seg->index)
+        return false;
+    if (memcmp (&grant->sig, &op->sig, sizeof op->sig) != 0) {
+        ta_place_mismatch (self, op->member, op->seq, node, &op->sig,
+                           &grant->sig);
+        return false;
+    }
+    return true;
+}
+
+static bool
+s_send (ta_channel_t *self, ta_op_t *op, ta_seg_t *seg, const tp_step_t *step)
+{
+    tx_ep_t *ep = s_edge (self, op->member, step->peer);
+    if (!ep || !s_may_send (self, op, seg, step->peer))
+        return false;
+    tp_frame_t frame = s_frame (op, step->peer, TP_FRAME_PUT);
+    frame.flags = op->eager ? TP_FRAME_IS_EAGER : 0;
+    frame.segment = seg->index;
+    frame.buf = step->dst.buf;
+    frame.off = step->dst.off * op->element;
+    frame.len = (uint32_t) (step->count * op->element);
+    uint64_t cookie = frame.len > 0 ? (uint64_t) (uintptr_t) seg : 0;
+    if (self->ops->post (self->tx, ep, &frame, s_at (op, seg, &step->src),
+                         op->deposit[0].priority, cookie)) {
+        ta_channel_fail (self, op->member, TUTTI_ENOMEM,
+                         "the transport has no memory for a frame");
+        return false;
+    }
+    if (cookie) {
+        seg->sends++;
+        seg->sending[step->peer]++;
+    }
+    return true;
+}
+
+//  One step. False: it has to wait.
+static bool
+s_step (ta_channel_t *self, ta_op_t *op, ta_seg_t *seg)
+{
+    const tp_step_t *step = &seg->recipe->schedule.steps[seg->pc];
+    const void *two[2];
+    void *dst;
+    switch (step->op) {
+    case TP_SEND:
+        return s_send (self, op, seg, step);
+    case TP_RECV:
+        if (seg->got[step->peer] == seg->taken[step->peer])
+            return false;
+        seg->taken[step->peer]++;
+        return true;
+    case TP_REDUCE:
+        dst = s_at (op, seg, &step->dst);
+        two[0] = s_at (op, seg, &step->src);
+        two[1] = s_at (op, seg, &step->src2);
+        tk_reduce (&dst, 1, two, 2, step->count, op->dtype,
+                   op->sig.op == TUTTI_AVG ? TUTTI_SUM
+                                           : (tutti_op_t) op->sig.op,
+                   1, NULL);
+        return true;
+    case TP_COPY:
+        tk_copy (s_at (op, seg, &step->dst), s_at (op, seg, &step->src),
+                 step->count * op->element, NULL);
+        return true;
+    default:
+        return seg->sends == 0;
+    }
+}
+
+//  A segment is over: deliver it, and tell the ranks how far it is.
+static void
+s_end (ta_channel_t *self, ta_op_t *op, ta_seg_t *seg)
+{
+    ta_member_t *m = op->member;
+    ta_stage_out (op, seg);
+    op->done |= UINT64_C (1) << (seg->index - op->written);
+    s_free_buffers (seg);
+    while (op->done & 1) {
+        op->done >>= 1;
+        op->written++;
+    }
+    //  The memory must be let go before a rank can see that it is done.
+    if (op->written == op->geo.segments)
+        ta_stage_release (self, op);
+    for (uint32_t i = 0; i < m->n_local; i++) {
+        tp_cell_t *cell = tp_board_cell (m->board, op->seq, i);
+        atomic_store (&cell->read, op->written);
+        atomic_store (&cell->written, op->written);
+        ta_channel_wake (self, m, i);
+    }
+}
+
+static bool
+s_run_seg (ta_channel_t *self, ta_op_t *op, ta_seg_t *seg)
+{
+    bool moved = false;
+    size_t length = seg->recipe->schedule.length;
+    while (seg->pc < length && s_step (self, op, seg)) {
+        seg->pc++;
+        moved = true;
+    }
+    if (seg->pc == length && seg->sends == 0 && !op->member->failed) {
+        s_end (self, op, seg);
+        moved = true;
+    }
+    return moved;
+}
+
+bool
+ta_op_run (ta_channel_t *self, ta_op_t *op)
+{
+    bool moved = false;
+    while (!op->member->failed && s_begin (self, op))
+        moved = true;
+    for (uint32_t i = 0; i < TA_WINDOW && !op->member->failed; i++)
+        if (op->seg[i].active)
+            moved |= s_run_seg (self, op, &op->seg[i]);
+    if (!op->member->failed && op->written == op->geo.segments) {
+        op->member->ops[op->seq % TP_SLOTS] = NULL;
+        s_free (op);
+        return true;
+    }
+    return moved;
+}
+
+//  Whether the transport still reads from or writes to the segment.
+static bool
+s_in_use (const ta_channel_t *self, const ta_seg_t *seg)
+{
+    for (uint32_t i = 0; i < self->nodes; i++)
+        if (self->landing[i] == seg)
+            return true;
+    return seg->sends > 0;
+}
+
+void
+ta_op_drop (ta_channel_t *self, ta_op_t *op)
+{
+    for (uint32_t i = 0; i < TA_WINDOW; i++)
+        if (op->seg[i].active && s_in_use (self, &op->seg[i]))
+            return;
+    for (uint32_t i = 0; i < TA_WINDOW; i++)
+        if (op->seg[i].active)
+            s_free_buffers (&op->seg[i]);
+    ta_stage_release (self, op);
+    op->member->ops[op->seq % TP_SLOTS] = NULL;
+    s_free (op);
+}

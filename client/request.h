@@ -1,0 +1,88 @@
+//  client/request.h - one op of one rank, from submission to its result
+//
+//              submit          all in, equal     output complete
+//  (nothing) --------> GATHERING -----> WORKING -----> DONE
+//                          |               |            ^
+//                          +---- the comm has failed ---+
+//
+//  Owner: its comm, under session.lock.
+
+#ifndef TL_REQUEST_H
+#define TL_REQUEST_H
+
+#include "client/session.h"
+#include "kernels/work.h"
+
+typedef struct tl_request tl_request_t;
+
+typedef enum tl_request_state {
+    TL_GATHERING,  //  deposited; other local ranks are missing
+    TL_WORKING,
+    TL_DONE
+} tl_request_state_t;
+
+//  What to do, with all arguments checked.
+typedef struct tl_call {
+    tp_sig_t sig;
+    const void *in;   //  NULL: none
+    void *out;        //  NULL: none
+    bool async;
+    int timeout_ms;   //  0: the session's
+    int priority;
+    const char *name;
+    tutti_callback_t callback;
+    void *user;
+} tl_call_t;
+
+struct tl_request {
+    tl_comm_t *comm;
+    tl_request_t *next;
+    void *handle;          //  NULL: none was asked for
+    tl_request_state_t state;
+    tutti_err_t err;       //  result, once DONE
+    char *text;            //  of a failed one; ours
+    uint64_t seq;
+    tp_sig_t sig;
+    tp_geo_t geo;
+    tp_cell_t *cell;
+    tp_deposit_t deposit;
+    const uint8_t *in;     //  caller's memory
+    uint8_t *out;
+    tp_side_t window;      //  my window, base NULL: none yet
+    uint64_t window_bytes;
+    uint32_t fed;          //  segments copied in
+    uint32_t taken;        //  segments copied out
+    tk_work_t work;
+    bool working;          //  I hold the claim and work is set up
+    tp_side_t *sides;      //  ours: inputs of all local ranks
+    tutti_callback_t callback;
+    void *user;
+    char name[32];
+    int64_t deadline_ns, submitted_ns, started_ns, done_ns;
+};
+
+//  Deposit the op. *request_p is the comm's; it ends in comm->pending until
+//  DONE. If the ring of slots is full, works until there is room.
+//  TUTTI_EINVAL, ENOMEM, or the comm's error.
+tutti_err_t
+tl_request_submit (tl_comm_t *comm, const tl_call_t *call,
+                   tl_request_t **request_p);
+
+//  Do at most one segment. Returns whether something moved.
+bool
+tl_request_step (tl_request_t *self, bool waiting);
+
+//  Block until SELF is done or the time is up (ms; < 0: the op's deadline).
+//  The lock is released while sleeping. TUTTI_EAGAIN: time is up.
+tutti_err_t
+tl_request_wait (tl_request_t *self, int timeout_ms);
+
+//  Give a DONE request back to its comm; returns its error, text set.
+tutti_err_t
+tl_request_release (tl_request_t *self);
+
+//  End with an error (text is copied).
+void
+tl_request_fail (tl_request_t *self, tutti_err_t err, const char *text);
+
+#endif
