@@ -79,10 +79,6 @@ s_decide (ta_channel_t *self, ta_op_t *op)
     op->algorithm = (uint32_t) tp_plan_choose (
         &self->plan, sig->kind, (int) sig->algorithm - 1, flags, m->nodes,
         bytes);
-    if (!tp_algorithm_ok (sig->kind, (int) op->algorithm)
-        || flags & TP_SIG_REPRODUCIBLE)
-        op->algorithm = (uint32_t) tp_plan_choose (&self->plan, sig->kind, -1,
-                                                   flags, m->nodes, bytes);
 }
 
 void

@@ -39,9 +39,11 @@ double
 tp_plan_cost (const tp_plan_t *self, int kind, int algorithm, uint32_t n,
               uint64_t bytes);
 
-//  The algorithm to use. Order: FORCED (a tp_algorithm_t, or -1), the plan's
-//  forced one, TP_DIRECT where FLAGS has TP_SIG_REPRODUCIBLE and the kind
-//  reduces, else the cheapest by the model, the lower number at a tie.
+//  The algorithm to use. Order: TP_DIRECT where FLAGS has TP_SIG_REPRODUCIBLE
+//  and the kind reduces, FORCED (a tp_algorithm_t, or -1), the plan's forced
+//  one, else the cheapest by the model (star and direct are only for those
+//  who ask), the lower number at a tie. One that does not exist for the kind
+//  is not taken.
 int
 tp_plan_choose (const tp_plan_t *self, int kind, int forced, uint32_t flags,
                 uint32_t n, uint64_t bytes);
