@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #define BACKLOG 4096
+#define LOCAL_SEND_BYTES (512 << 10)  //  of a socket to the same host
 
 //  getaddrinfo reads scopes ("fe80::1%eth0") too, and asks nobody.
 static tutti_err_t
@@ -215,11 +216,22 @@ s_is_bbr (int fd)
            strncmp (name, "bbr", sizeof name) == 0;
 }
 
+//  BBR paces, which on the loopback device only costs: 2.5-2.7 GB/s each way
+//  with it, 4.6-5.1 with reno (PERF 2, 256 MiB, both directions); reno needs
+//  no privilege. A send buffer that grows to its 4 MiB limit falls out of the
+//  cache before it is received: README.md has the figures. Between hosts the
+//  kernel and the administrator choose.
+static void
+s_tune_local (int fd)
+{
+    int bytes = LOCAL_SEND_BYTES;
+    setsockopt (fd, SOL_SOCKET, SO_SNDBUF, &bytes, sizeof bytes);
+    if (s_is_bbr (fd))
+        setsockopt (fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+}
+
 //  Nagle's algorithm and the delayed ACK together cost 40 ms a small frame
-//  (PERF 4), hence TCP_NODELAY. BBR paces, which on the loopback device only
-//  costs: 2.5-2.7 GB/s each way with it, 4.6-5.1 with reno (PERF 2, 256 MiB,
-//  both directions); reno needs no privilege. Between hosts the administrator's
-//  choice stands.
+//  (PERF 4), hence TCP_NODELAY.
 void
 tx_tcp_tune (int fd)
 {
@@ -227,8 +239,8 @@ tx_tcp_tune (int fd)
     setsockopt (fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
     struct sockaddr_storage here, there;
     if (s_ends (fd, &here, &there) &&
-        (s_equal (&here, &there) || s_is_loopback (&there)) && s_is_bbr (fd))
-        setsockopt (fd, IPPROTO_TCP, TCP_CONGESTION, "reno", 4);
+        (s_equal (&here, &there) || s_is_loopback (&there)))
+        s_tune_local (fd);
 }
 
 bool

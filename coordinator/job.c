@@ -1,0 +1,482 @@
+//  coordinator/job.c - one run of a program, from its first JOIN to its end
+//
+//             COMPLETE   READY_ALL  LEFT_ALL   FAIL
+//  FORMING    STARTING   -          FINISHED   FAILED
+//  STARTING   -          RUNNING    FINISHED   FAILED
+//  RUNNING    -          -          FINISHED   FAILED
+//  FINISHED   -          -          -          -
+//  FAILED     -          -          -          -
+//
+//  s_rules is this picture; change both or neither.
+
+#include "coordinator/job_impl.h"
+
+#include "coordinator/log.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ILLEGAL TC_JOB_STATES
+#define REMIND_MS 2000
+
+typedef enum { COMPLETE, READY_ALL, LEFT_ALL, FAIL, EVENTS } event_t;
+
+
+static const struct {
+    const char *name;
+    tc_job_state_t next[EVENTS];
+} s_rules[TC_JOB_STATES] = {
+    { "forming",
+      { TC_JOB_STARTING, ILLEGAL, TC_JOB_FINISHED, TC_JOB_FAILED } },
+    { "forming", { ILLEGAL, TC_JOB_RUNNING, TC_JOB_FINISHED, TC_JOB_FAILED } },
+    { "running", { ILLEGAL, ILLEGAL, TC_JOB_FINISHED, TC_JOB_FAILED } },
+    { "finished", { ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL } },
+    { "failed", { ILLEGAL, ILLEGAL, ILLEGAL, ILLEGAL } },
+};
+
+//  The only writer of state. False, and no change, if there is no such step.
+static bool
+s_event (tc_job_t *self, event_t event)
+{
+    tc_job_state_t next = s_rules[self->state].next[event];
+    if (next == ILLEGAL)
+        return false;
+    self->state = next;
+    tc_log ("job", "job=%s attempt=%u state=%s epoch=%lld text=\"%s\"",
+            self->name, self->attempt, s_rules[next].name,
+            (long long) self->epoch, self->text);
+    return true;
+}
+
+//  ------------------------------------------------------------------ sending
+
+static void
+s_send (tc_job_t *self, const char *node, Tutti__Envelope *e)
+{
+    e->job = self->name;
+    e->attempt = self->attempt;
+    e->epoch = self->epoch;
+    self->context->send (self->context->arg, node, e);
+}
+
+void
+tc_job_tell (tc_job_t *self, const char *except, Tutti__Envelope *e)
+{
+    for (size_t i = 0; i < self->parts; i++)
+        if (!except || strcmp (self->part[i].node, except) != 0)
+            s_send (self, self->part[i].node, e);
+}
+
+static void
+s_refuse (tc_job_t *self, const char *node, uint32_t rank, const char *text)
+{
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    Tutti__Refuse refuse = TUTTI__REFUSE__INIT;
+    refuse.code = TUTTI_EJOIN;
+    refuse.text = (char *) text;
+    refuse.has_rank = true;
+    refuse.rank = rank;
+    e.body_case = TUTTI__ENVELOPE__BODY_REFUSE;
+    e.refuse = &refuse;
+    tc_log ("refuse", "job=%s rank=%u node=%s text=\"%s\"", self->name, rank,
+            node, text);
+    s_send (self, node, &e);
+}
+
+static void
+s_tell_forming (tc_job_t *self, int64_t now_ms)
+{
+    char missing[200];
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    Tutti__Forming forming = TUTTI__FORMING__INIT;
+    tc_job_missing (self, missing, sizeof missing);
+    forming.present = self->joined;
+    forming.size = self->size;
+    forming.missing = missing;
+    e.body_case = TUTTI__ENVELOPE__BODY_FORMING;
+    e.forming = &forming;
+    tc_job_tell (self, NULL, &e);
+    self->remind_ms = now_ms + REMIND_MS;
+}
+
+static void
+s_tell_finished (tc_job_t *self)
+{
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    Tutti__Finished finished = TUTTI__FINISHED__INIT;
+    finished.reason = "every rank has left";
+    e.body_case = TUTTI__ENVELOPE__BODY_FINISHED;
+    e.finished = &finished;
+    tc_job_tell (self, NULL, &e);
+}
+
+//  --------------------------------------------------------------------- life
+
+tutti_err_t
+tc_job_new (tc_job_t **self_p, const char *name, uint32_t attempt,
+            const Tutti__Join *join, const tc_job_context_t *context,
+            int64_t now_ms)
+{
+    tc_job_t *self = calloc (1, sizeof *self);
+    if (self)
+        self->rank = calloc (join->size, sizeof *self->rank);
+    if (!self || !self->rank) {
+        tc_job_destroy (&self);
+        return TUTTI_ENOMEM;
+    }
+    snprintf (self->name, sizeof self->name, "%s", name);
+    self->attempt = attempt;
+    self->size = join->size;
+    self->first = join->rank;
+    self->context = context;
+    self->remind_ms = now_ms + REMIND_MS;
+    self->config = *join->config;
+    snprintf (self->algorithm, sizeof self->algorithm, "%s",
+              join->config->algorithm);
+    snprintf (self->transport, sizeof self->transport, "%s",
+              join->config->transport);
+    self->config.algorithm = self->algorithm;
+    self->config.transport = self->transport;
+    *self_p = self;
+    return TUTTI_OK;
+}
+
+void
+tc_job_destroy (tc_job_t **self_p)
+{
+    tc_job_t *self = *self_p;
+    if (!self)
+        return;
+    free (self->rank);
+    free (self->part);
+    free (self);
+    *self_p = NULL;
+}
+
+static tc_part_t *
+s_part (tc_job_t *self, const char *node)
+{
+    for (size_t i = 0; i < self->parts; i++)
+        if (strcmp (self->part[i].node, node) == 0)
+            return &self->part[i];
+    return NULL;
+}
+
+//  ------------------------------------------------------------------- joining
+
+static tc_part_t *
+s_add_part (tc_job_t *self, const char *node)
+{
+    tc_part_t *more
+        = realloc (self->part, (self->parts + 1) * sizeof *self->part);
+    if (!more)
+        return NULL;
+    self->part = more;
+    tc_part_t *part = &more[self->parts++];
+    *part = (tc_part_t){ .ready = false };
+    snprintf (part->node, sizeof part->node, "%s", node);
+    return part;
+}
+
+//  Drop nodes whose ranks have all gone again while the job was forming.
+static void
+s_drop_empty_parts (tc_job_t *self)
+{
+    for (size_t i = 0; i < self->parts;) {
+        bool used = false;
+        for (uint32_t r = 0; r < self->size && !used; r++)
+            used = self->rank[r].joined
+                   && strcmp (self->rank[r].node, self->part[i].node) == 0;
+        if (used)
+            i++;
+        else
+            self->part[i] = self->part[--self->parts];
+    }
+}
+
+//  The same JOIN again, after a connection was re-made.
+static bool
+s_known (const tc_job_t *self, const char *node, const Tutti__Join *join)
+{
+    if (join->rank >= self->size)
+        return false;
+    const tc_rank_t *r = &self->rank[join->rank];
+    return r->joined && r->pid == join->pid && strcmp (r->node, node) == 0;
+}
+
+void
+tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
+             int64_t now_ms)
+{
+    char text[TP_TEXT_MAX];
+    if (s_known (self, node, join))
+        return;
+    tc_part_t *part = s_part (self, node);
+    if (!tc_job_admits (self, node, join, text)) {
+        s_refuse (self, node, join->rank, text);
+        return;
+    }
+    if (!part)
+        part = s_add_part (self, node);
+    if (!part || join->n_data == 0)
+        return;
+    snprintf (part->data, sizeof part->data, "%s", join->data[0]);
+    tc_rank_t *rank = &self->rank[join->rank];
+    *rank = (tc_rank_t){ .joined = true, .pid = join->pid };
+    snprintf (rank->node, sizeof rank->node, "%s", node);
+    snprintf (rank->host, sizeof rank->host, "%s", join->host);
+    if (self->joined == 0)
+        self->first = join->rank;
+    if (++self->joined == self->size)
+        s_start (self);
+    else
+        s_tell_forming (self, now_ms);
+}
+
+void
+tc_job_ready (tc_job_t *self, const char *node)
+{
+    tc_part_t *part = s_part (self, node);
+    if (!part || self->state != TC_JOB_STARTING)
+        return;
+    part->ready = true;
+    for (size_t i = 0; i < self->parts; i++)
+        if (!self->part[i].ready)
+            return;
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    Tutti__Go go = TUTTI__GO__INIT;
+    e.body_case = TUTTI__ENVELOPE__BODY_GO;
+    e.go = &go;
+    s_event (self, READY_ALL);
+    tc_job_tell (self, NULL, &e);
+}
+
+//  ------------------------------------------------------------------- ending
+
+//  A rank that goes while the job forms is free again.
+static void
+s_unjoin (tc_job_t *self, uint32_t rank, int64_t now_ms)
+{
+    self->rank[rank] = (tc_rank_t){ .joined = false };
+    self->joined--;
+    s_drop_empty_parts (self);
+    if (self->joined == 0)
+        s_event (self, LEFT_ALL);
+    else
+        s_tell_forming (self, now_ms);
+}
+
+//  One rank less. When none is left the agents may let their connections go.
+static bool
+s_gone (tc_job_t *self, uint32_t rank)
+{
+    if (rank >= self->size || !self->rank[rank].joined
+        || self->rank[rank].left || self->rank[rank].lost)
+        return false;
+    self->gone++;
+    return true;
+}
+
+static void
+s_check_end (tc_job_t *self)
+{
+    if (self->gone < self->size)
+        return;
+    s_event (self, LEFT_ALL);
+    s_tell_finished (self);
+}
+
+void
+tc_job_leave (tc_job_t *self, uint32_t rank, int64_t now_ms)
+{
+    if (self->state == TC_JOB_FORMING) {
+        if (rank < self->size && self->rank[rank].joined)
+            s_unjoin (self, rank, now_ms);
+        return;
+    }
+    if (!s_gone (self, rank))
+        return;
+    self->rank[rank].left = true;
+    s_check_end (self);
+}
+
+static void
+s_lose (tc_job_t *self, uint32_t rank, const char *cause, int64_t now_ms)
+{
+    if (self->state == TC_JOB_FORMING) {
+        if (rank < self->size && self->rank[rank].joined)
+            s_unjoin (self, rank, now_ms);
+        return;
+    }
+    if (!s_gone (self, rank))
+        return;
+    tc_rank_t *r = &self->rank[rank];
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    Tutti__Lost lost = TUTTI__LOST__INIT;
+    r->lost = true;
+    lost.rank = rank;
+    lost.node = r->node;
+    lost.pid = r->pid;
+    lost.cause = (char *) cause;
+    e.body_case = TUTTI__ENVELOPE__BODY_LOST;
+    e.lost = &lost;
+    if (self->text[0] == 0)
+        snprintf (self->text, sizeof self->text,
+                  "rank %u (node %s, pid %u) was lost: %.300s", rank, r->node,
+                  r->pid, cause);
+    tc_job_tell (self, r->node, &e);
+    s_event (self, FAIL);
+    s_check_end (self);
+}
+
+void
+tc_job_lost (tc_job_t *self, const char *node, const Tutti__Lost *lost,
+             int64_t now_ms)
+{
+    if (lost->rank < self->size
+        && strcmp (self->rank[lost->rank].node, node) == 0)
+        s_lose (self, lost->rank, lost->cause, now_ms);
+}
+
+void
+tc_job_node_lost (tc_job_t *self, const char *node, const char *cause,
+                  int64_t now_ms)
+{
+    for (uint32_t r = 0; r < self->size; r++)
+        if (self->rank[r].joined && strcmp (self->rank[r].node, node) == 0)
+            s_lose (self, r, cause, now_ms);
+}
+
+void
+tc_job_abort (tc_job_t *self, const char *node, const Tutti__Abort *abort)
+{
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    Tutti__Abort copy = *abort;
+    e.body_case = TUTTI__ENVELOPE__BODY_ABORT;
+    e.abort = &copy;
+    tc_job_tell (self, node, &e);
+}
+
+void
+tc_job_supersede (tc_job_t *self, uint32_t attempt, int64_t now_ms)
+{
+    (void) now_ms;
+    char text[TP_TEXT_MAX];
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    Tutti__Abort abort = TUTTI__ABORT__INIT;
+    snprintf (text, sizeof text,
+              "job %s: attempt %u was replaced by attempt %u", self->name,
+              self->attempt, attempt);
+    abort.code = TUTTI_EABORTED;
+    abort.text = text;
+    e.body_case = TUTTI__ENVELOPE__BODY_ABORT;
+    e.abort = &abort;
+    tc_job_tell (self, NULL, &e);
+    snprintf (self->text, sizeof self->text, "%s", text);
+    s_event (self, FAIL);
+}
+
+void
+tc_job_progress (tc_job_t *self, const char *node,
+                 const Tutti__Progress *progress)
+{
+    tc_part_t *part = s_part (self, node);
+    if (!part)
+        return;
+    part->wire_bytes = progress->wire_bytes;
+    part->cpu_us = progress->cpu_us;
+    for (size_t i = 0; i < progress->n_ranks; i++) {
+        const Tutti__RankProgress *p = progress->ranks[i];
+        if (p->rank >= self->size
+            || strcmp (self->rank[p->rank].node, node) != 0)
+            continue;
+        tc_rank_t *rank = &self->rank[p->rank];
+        rank->seq = p->seq;
+        rank->waiting = p->waiting;
+        snprintf (rank->op, sizeof rank->op, "%s", p->op);
+        snprintf (rank->path, sizeof rank->path, "%.15s", p->path);
+    }
+}
+
+void
+tc_job_tick (tc_job_t *self, int64_t now_ms)
+{
+    if (self->state == TC_JOB_FORMING && now_ms >= self->remind_ms)
+        s_tell_forming (self, now_ms);
+}
+
+//  ------------------------------------------------------------------ queries
+
+const char *
+tc_job_name (const tc_job_t *self)
+{
+    return self->name;
+}
+
+uint32_t
+tc_job_attempt (const tc_job_t *self)
+{
+    return self->attempt;
+}
+
+tc_job_state_t
+tc_job_state (const tc_job_t *self)
+{
+    return self->state;
+}
+
+int64_t
+tc_job_epoch (const tc_job_t *self)
+{
+    return self->epoch;
+}
+
+uint32_t
+tc_job_size (const tc_job_t *self)
+{
+    return self->size;
+}
+
+const tc_rank_t *
+tc_job_rank (const tc_job_t *self, uint32_t rank)
+{
+    return &self->rank[rank];
+}
+
+const tc_part_t *
+tc_job_parts (const tc_job_t *self, size_t *n_p)
+{
+    *n_p = self->parts;
+    return self->part;
+}
+
+const char *
+tc_job_text (const tc_job_t *self)
+{
+    return self->text;
+}
+
+void
+tc_job_missing (const tc_job_t *self, char *text, size_t len)
+{
+    size_t at = 0;
+    text[0] = 0;
+    for (uint32_t r = 0; r < self->size && at + 32 < len; r++) {
+        uint32_t end = r;
+        if (self->rank[r].joined)
+            continue;
+        while (end + 1 < self->size && !self->rank[end + 1].joined)
+            end++;
+        at += (size_t) snprintf (text + at, len - at,
+                                 end > r ? "%s%u-%u" : "%s%u",
+                                 at > 0 ? ", " : "", r, end);
+        r = end;
+    }
+}
+
+const char *
+tc_job_state_name (tc_job_state_t state)
+{
+    return s_rules[state].name;
+}

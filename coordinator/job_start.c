@@ -1,0 +1,109 @@
+//  coordinator/job_start.c - the START message
+
+#include "coordinator/job_impl.h"
+
+#include "coordinator/ring.h"
+#include "protocol/handshake.h"
+
+#include <sodium.h>
+#include <stdlib.h>
+#include <string.h>
+
+tutti_err_t
+tc_job_order (tc_job_t *self)
+{
+    const char **names = calloc (self->parts, sizeof *names);
+    uint32_t *order = calloc (self->parts, sizeof *order);
+    tc_part_t *sorted = calloc (self->parts, sizeof *sorted);
+    tutti_err_t err = names && order && sorted ? TUTTI_OK : TUTTI_ENOMEM;
+    if (!err) {
+        for (size_t i = 0; i < self->parts; i++)
+            names[i] = self->part[i].node;
+        tc_ring_order (names, self->parts, NULL, order);
+        for (size_t i = 0; i < self->parts; i++)
+            sorted[i] = self->part[order[i]];
+        memcpy (self->part, sorted, self->parts * sizeof *sorted);
+    }
+    free (names);
+    free (order);
+    free (sorted);
+    return err;
+}
+
+typedef struct start {
+    Tutti__Start start;
+    Tutti__Plan plan;
+    Tutti__Member *member, **members;
+    uint32_t *ranks;
+    char **data;
+    uint8_t key[32];
+} start_t;
+
+//  Members with their ranks; one array holds the ranks of all.
+static void
+s_fill_members (tc_job_t *self, start_t *s)
+{
+    uint32_t at = 0;
+    for (size_t i = 0; i < self->parts; i++) {
+        Tutti__Member *m = &s->member[i];
+        tutti__member__init (m);
+        m->node = self->part[i].node;
+        s->data[i] = self->part[i].data;
+        m->data = &s->data[i];
+        m->n_data = 1;
+        m->ranks = s->ranks + at;
+        for (uint32_t r = 0; r < self->size; r++)
+            if (strcmp (self->rank[r].node, m->node) == 0)
+                s->ranks[at++] = r;
+        m->n_ranks = (size_t) (s->ranks + at - m->ranks);
+        s->members[i] = m;
+    }
+}
+
+static void
+s_tell_start (tc_job_t *self, start_t *s)
+{
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    tp_plan_t plan;
+    TP_PLAN_DEFAULT (&plan);
+    tutti__start__init (&s->start);
+    tutti__plan__init (&s->plan);
+    s->plan.id = 1;
+    s->plan.alpha_us = plan.alpha_us;
+    s->plan.beta_us_per_mib = plan.beta_us_per_mib;
+    s->plan.gamma_us_per_mib = plan.gamma_us_per_mib;
+    s->plan.segment_bytes = plan.segment_bytes;
+    s->plan.channels = 1;
+    randombytes_buf (s->key, sizeof s->key);
+    s_fill_members (self, s);
+    s->start.size = self->size;
+    s->start.members = s->members;
+    s->start.n_members = self->parts;
+    s->start.plan = &s->plan;
+    s->start.key = (ProtobufCBinaryData){ sizeof s->key, s->key };
+    s->start.config = &self->config;
+    e.body_case = TUTTI__ENVELOPE__BODY_START;
+    e.start = &s->start;
+    s_tell (self, NULL, &e);
+    sodium_memzero (s->key, sizeof s->key);
+}
+
+static void
+s_start (tc_job_t *self)
+{
+    start_t s = { .member = calloc (self->parts, sizeof *s.member),
+                  .members = calloc (self->parts, sizeof *s.members),
+                  .data = calloc (self->parts, sizeof *s.data),
+                  .ranks = calloc (self->size, sizeof *s.ranks) };
+    if (s.member && s.members && s.data && s.ranks
+        && s_order_parts (self) == TUTTI_OK) {
+        self->epoch = self->context->epoch (self->context->arg);
+        s_event (self, COMPLETE);
+        s_tell_start (self, &s);
+    } else
+        tc_log ("job", "job=%s error=\"no memory to start\"", self->name);
+    free (s.member);
+    free (s.members);
+    free (s.data);
+    free (s.ranks);
+}

@@ -1,0 +1,251 @@
+//  coordinator/status.c - what the status endpoint shows, as text
+
+#include "coordinator/status.h"
+
+#include <jansson.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define STRING_(x) #x
+#define STRING(x) STRING_ (x)
+#define VERSION                                                               \
+    STRING (TUTTI_VERSION_MAJOR)                                              \
+    "." STRING (TUTTI_VERSION_MINOR) "." STRING (TUTTI_VERSION_PATCH)
+
+//  --------------------------------------------------------------------- JSON
+
+static json_t *
+s_node (const tc_coord_t *coord, const tc_node_t *node)
+{
+    json_t *ranks = json_array ();
+    for (size_t i = 0; i < coord->n_jobs; i++) {
+        const tc_job_t *job = coord->jobs[i];
+        for (uint32_t r = 0; tc_job_state (job) == TC_JOB_RUNNING
+                             && r < tc_job_size (job);
+             r++)
+            if (strcmp (tc_job_rank (job, r)->node, tc_node_name (node)) == 0)
+                json_array_append_new (ranks, json_integer (r));
+    }
+    return json_pack ("{s:s, s:s, s:s, s:s, s:o}", "node",
+                      tc_node_name (node), "host", tc_node_host (node), "addr",
+                      tc_node_address (node), "state",
+                      tc_node_state_name (tc_node_state (node)), "ranks",
+                      ranks);
+}
+
+static json_t *
+s_rank (uint32_t rank, const tc_rank_t *r)
+{
+    const char *state = !r->joined  ? "missing"
+                        : r->lost   ? "lost"
+                        : r->left   ? "left"
+                        : r->waiting ? "waiting"
+                                     : "computing";
+    return json_pack ("{s:i, s:s, s:i, s:s, s:I, s:s, s:s}", "rank",
+                      (int) rank, "node", r->node, "pid", (int) r->pid,
+                      "state", state, "seq", (json_int_t) r->seq, "op", r->op,
+                      "path", r->path);
+}
+
+static json_t *
+s_missing (const tc_job_t *job)
+{
+    json_t *list = json_array ();
+    for (uint32_t r = 0; tc_job_state (job) == TC_JOB_FORMING
+                         && r < tc_job_size (job);
+         r++)
+        if (!tc_job_rank (job, r)->joined)
+            json_array_append_new (list, json_integer (r));
+    return list;
+}
+
+static json_t *
+s_job (const tc_job_t *job)
+{
+    size_t n;
+    const tc_part_t *part = tc_job_parts (job, &n);
+    json_t *ring = json_array (), *ranks = json_array ();
+    json_int_t wire = 0, cpu = 0;
+    for (size_t i = 0; i < n; i++) {
+        json_array_append_new (ring, json_string (part[i].node));
+        wire += (json_int_t) part[i].wire_bytes;
+        cpu += (json_int_t) part[i].cpu_us;
+    }
+    for (uint32_t r = 0; r < tc_job_size (job); r++)
+        json_array_append_new (ranks, s_rank (r, tc_job_rank (job, r)));
+    return json_pack (
+        "{s:s, s:i, s:s, s:s, s:I, s:i, s:o, s:o, s:n, s:I, s:I, s:o, s:[], "
+        "s:n, s:s}",
+        "job", tc_job_name (job), "attempt", (int) tc_job_attempt (job),
+        "tenant", "", "state", tc_job_state_name (tc_job_state (job)),
+        "epoch", (json_int_t) tc_job_epoch (job), "size",
+        (int) tc_job_size (job), "missing", s_missing (job), "ring", ring,
+        "comm_share", "wire_bytes", wire, "cpu_us", cpu, "ranks", ranks,
+        "stragglers", "stall", "text", tc_job_text (job));
+}
+
+static json_t *
+s_status (const tc_coord_t *coord)
+{
+    json_t *nodes = json_array (), *jobs = json_array ();
+    for (size_t i = 0; i < coord->n_nodes; i++)
+        json_array_append_new (nodes, s_node (coord, coord->nodes[i].node));
+    for (size_t i = 0; i < coord->n_jobs; i++)
+        json_array_append_new (jobs, s_job (coord->jobs[i]));
+    return json_pack ("{s:s, s:b, s:i, s:o, s:[], s:o}", "version", VERSION,
+                      "insecure", coord->options.insecure, "plan", 1, "nodes",
+                      nodes, "edges", "jobs", jobs);
+}
+
+//  By name; the last of a name wins, which is the latest.
+static json_t *
+s_by_name (const tc_coord_t *coord)
+{
+    json_t *all = json_object ();
+    for (size_t i = 0; i < coord->n_jobs; i++)
+        json_object_set_new (all, tc_job_name (coord->jobs[i]),
+                             s_job (coord->jobs[i]));
+    return all;
+}
+
+//  ------------------------------------------------------------------ metrics
+
+typedef struct page {
+    FILE *file;
+    bool open;  //  OpenMetrics
+} page_t;
+
+//  HELP and TYPE; OpenMetrics names a counter's family without _total.
+static void
+s_family (page_t *page, const char *name, const char *type, const char *help)
+{
+    size_t len = strlen (name);
+    if (page->open && strcmp (type, "counter") == 0)
+        len -= strlen ("_total");
+    fprintf (page->file, "# HELP %.*s %s\n# TYPE %.*s %s\n", (int) len, name,
+             help, (int) len, name, type);
+}
+
+static void
+s_op_metrics (page_t *page, const tc_totals_t *t)
+{
+    static const char *bounds[]
+        = { "1e-05", "0.0001", "0.001", "0.01", "0.1", "1.0", "10.0", "+Inf" };
+    s_family (page, "tutti_ops_total", "counter",
+              "Finished operations, counted once a node.");
+    for (int k = 0; k < TP_KINDS; k++)
+        fprintf (page->file, "tutti_ops_total{kind=\"%s\"} %llu\n",
+                 tp_kind_name (k), (unsigned long long) t->ops[k]);
+    s_family (page, "tutti_op_seconds", "histogram",
+              "Seconds from call to result.");
+    for (int k = 0; k < TP_KINDS; k++) {
+        unsigned long long sum = 0;
+        for (int b = 0; b < 8; b++) {
+            sum += t->bucket[k][b];
+            fprintf (page->file,
+                     "tutti_op_seconds_bucket{kind=\"%s\",le=\"%s\"} %llu\n",
+                     tp_kind_name (k), bounds[b], sum);
+        }
+        fprintf (page->file,
+                 "tutti_op_seconds_sum{kind=\"%s\"} %.6f\n"
+                 "tutti_op_seconds_count{kind=\"%s\"} %llu\n",
+                 tp_kind_name (k), (double) t->us[k] * 1e-6, tp_kind_name (k),
+                 sum);
+    }
+}
+
+static void
+s_byte_metrics (page_t *page, const tc_totals_t *t)
+{
+    unsigned long long bytes = 0;
+    for (int k = 0; k < TP_KINDS; k++)
+        bytes += t->bytes[k];
+    s_family (page, "tutti_bytes_total", "counter",
+              "Bytes that programs passed to operations.");
+    fprintf (page->file, "tutti_bytes_total{direction=\"sent\"} %llu\n",
+             bytes);
+    s_family (page, "tutti_wire_bytes_total", "counter",
+              "Payload bytes sent between nodes.");
+    fprintf (page->file, "tutti_wire_bytes_total{transport=\"tcp\"} %llu\n",
+             (unsigned long long) t->wire_bytes);
+}
+
+static void
+s_state_metrics (page_t *page, const tc_coord_t *coord)
+{
+    s_family (page, "tutti_nodes", "gauge", "Agents by state.");
+    for (int s = 0; s < TC_NODE_STATES; s++) {
+        int n = 0;
+        for (size_t i = 0; i < coord->n_nodes; i++)
+            n += (int) tc_node_state (coord->nodes[i].node) == s;
+        fprintf (page->file, "tutti_nodes{state=\"%s\"} %d\n",
+                 tc_node_state_name ((tc_node_state_t) s), n);
+    }
+    s_family (page, "tutti_jobs", "gauge",
+              "Jobs by state; ended ones as long as they are remembered.");
+    for (int s = 0; s < TC_JOB_STATES; s++) {
+        int n = 0;
+        if (s == TC_JOB_STARTING)
+            continue;  //  shown as forming
+        for (size_t i = 0; i < coord->n_jobs; i++) {
+            int state = (int) tc_job_state (coord->jobs[i]);
+            n += state == s
+                 || (s == TC_JOB_FORMING && state == TC_JOB_STARTING);
+        }
+        fprintf (page->file, "tutti_jobs{state=\"%s\"} %d\n",
+                 tc_job_state_name ((tc_job_state_t) s), n);
+    }
+}
+
+static void
+s_message_metrics (page_t *page, const tc_coord_t *coord)
+{
+    s_family (page, "tutti_coordinator_messages_total", "counter",
+              "Control messages received by type.");
+    for (int b = 1; b < 32; b++) {
+        Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+        e.body_case = (Tutti__Envelope__BodyCase) b;
+        if (coord->messages[b] > 0)
+            fprintf (page->file,
+                     "tutti_coordinator_messages_total{type=\"%s\"} %llu\n",
+                     tp_msg_name (&e),
+                     (unsigned long long) coord->messages[b]);
+    }
+    s_family (page, "tutti_coordinator_garbage_total", "counter",
+              "Messages that made no sense and were dropped.");
+    fprintf (page->file, "tutti_coordinator_garbage_total %llu\n",
+             (unsigned long long) coord->garbage);
+}
+
+static char *
+s_metrics (const tc_coord_t *coord, bool open)
+{
+    char *text = NULL;
+    size_t len = 0;
+    page_t page = { open_memstream (&text, &len), open };
+    if (!page.file)
+        return NULL;
+    s_op_metrics (&page, &coord->totals);
+    s_byte_metrics (&page, &coord->totals);
+    s_state_metrics (&page, coord);
+    s_message_metrics (&page, coord);
+    if (open)
+        fputs ("# EOF\n", page.file);
+    fclose (page.file);
+    return text;
+}
+
+tc_pages_t
+tc_status_pages (const tc_coord_t *coord)
+{
+    json_t *status = s_status (coord), *jobs = s_by_name (coord);
+    tc_pages_t pages = { .status = json_dumps (status, JSON_INDENT (1)),
+                         .jobs = json_dumps (jobs, JSON_COMPACT),
+                         .text = s_metrics (coord, false),
+                         .open = s_metrics (coord, true) };
+    json_decref (status);
+    json_decref (jobs);
+    return pages;
+}

@@ -1,0 +1,320 @@
+//  coordinator/wire.c - the ROUTER socket, its options and who may connect
+//
+//  CURVE proves that a peer has a secret key; whether that key may come in is
+//  asked of the handler of "inproc://zeromq.zap.01" (RFC 27/ZAP). Ours admits
+//  the listed keys and answers with the key as User-Id.
+
+#include "coordinator/wire.h"
+
+#include "coordinator/log.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <sodium.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zmq.h>
+
+#define Z85 41  //  characters of a key with the zero
+#define AGENTS_MAX 4096
+
+struct tc_wire {
+    void *context, *socket, *zap;
+    pthread_t zap_thread;
+    bool zap_runs;
+    char endpoint[256];
+    char secret[Z85], public[Z85];
+    char (*agents)[Z85];
+    size_t n_agents;
+};
+
+//  ----------------------------------------------------------------- the keys
+
+static FILE *
+s_open_keys (const char *keys)
+{
+    int fd;
+    char path[64];
+    if (sscanf (keys, "fd:%d", &fd) != 1)
+        return fopen (keys, "re");
+    snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
+    return fopen (path, "re");
+}
+
+static void
+s_take_key (tc_wire_t *self, const char *name, const char *value)
+{
+    if (strcmp (name, "coordinator_secret") == 0)
+        snprintf (self->secret, Z85, "%s", value);
+    else if (strcmp (name, "coordinator_public") == 0)
+        snprintf (self->public, Z85, "%s", value);
+    else if (strcmp (name, "agent_public") == 0
+             && self->n_agents < AGENTS_MAX)
+        snprintf (self->agents[self->n_agents++], Z85, "%s", value);
+}
+
+static tutti_err_t
+s_read_keys (tc_wire_t *self, const char *keys, char *text)
+{
+    FILE *file = s_open_keys (keys);
+    self->agents = calloc (AGENTS_MAX, sizeof *self->agents);
+    if (!file || !self->agents) {
+        snprintf (text, TP_TEXT_MAX, "cannot read the keys from %s: %s", keys,
+                  strerror (errno));
+        if (file)
+            fclose (file);
+        return TUTTI_EINVAL;
+    }
+    char line[256], name[64], value[64];
+    while (fgets (line, sizeof line, file))
+        if (sscanf (line, "%63s %63s", name, value) == 2
+            && strlen (value) == Z85 - 1)
+            s_take_key (self, name, value);
+    fclose (file);
+    sodium_memzero (line, sizeof line);
+    if (self->secret[0] && self->public[0] && self->n_agents > 0)
+        return TUTTI_OK;
+    snprintf (text, TP_TEXT_MAX,
+              "%s needs lines coordinator_secret, coordinator_public and "
+              "agent_public, each with a key of 40 characters",
+              keys);
+    return TUTTI_EINVAL;
+}
+
+//  ---------------------------------------------------------------------- ZAP
+
+static bool
+s_allowed (const tc_wire_t *self, const uint8_t key[32])
+{
+    char z85[Z85];
+    zmq_z85_encode (z85, key, 32);
+    for (size_t i = 0; i < self->n_agents; i++)
+        if (strcmp (self->agents[i], z85) == 0)
+            return true;
+    return false;
+}
+
+//  Frames of a request: version, id, domain, address, identity, mechanism,
+//  key. -1: the socket was closed.
+static int
+s_zap_receive (void *zap, char frames[8][256], size_t *lens)
+{
+    int n = 0, more = 1;
+    size_t size = sizeof more;
+    while (more) {
+        char spare[256];
+        int got = zmq_recv (zap, n < 8 ? frames[n] : spare, 256, 0);
+        if (got < 0)
+            return -1;
+        if (n < 8)
+            lens[n] = (size_t) (got < 256 ? got : 256);
+        n++;
+        zmq_getsockopt (zap, ZMQ_RCVMORE, &more, &size);
+    }
+    return n;
+}
+
+static void *
+s_zap_thread (void *arg)
+{
+    tc_wire_t *self = arg;
+    char frames[8][256];
+    size_t lens[8];
+    int n;
+    while ((n = s_zap_receive (self->zap, frames, lens)) >= 0) {
+        if (n < 2)
+            continue;
+        bool ok = n >= 7 && lens[5] == 5
+                  && memcmp (frames[5], "CURVE", 5) == 0 && lens[6] == 32
+                  && s_allowed (self, (uint8_t *) frames[6]);
+        char user[Z85] = "";
+        if (ok)
+            zmq_z85_encode (user, (uint8_t *) frames[6], 32);
+        else
+            tc_log ("denied", "address=%.*s", (int) lens[3], frames[3]);
+        zmq_send (self->zap, "1.0", 3, ZMQ_SNDMORE);
+        zmq_send (self->zap, frames[1], lens[1], ZMQ_SNDMORE);
+        zmq_send (self->zap, ok ? "200" : "400", 3, ZMQ_SNDMORE);
+        zmq_send (self->zap, ok ? "OK" : "denied", ok ? 2 : 6, ZMQ_SNDMORE);
+        zmq_send (self->zap, user, strlen (user), ZMQ_SNDMORE);
+        zmq_send (self->zap, "", 0, 0);
+    }
+    zmq_close (self->zap);
+    return NULL;
+}
+
+static tutti_err_t
+s_start_zap (tc_wire_t *self)
+{
+    int none = 0;
+    self->zap = zmq_socket (self->context, ZMQ_REP);
+    if (!self->zap)
+        return TUTTI_ENOMEM;
+    zmq_setsockopt (self->zap, ZMQ_LINGER, &none, sizeof none);
+    if (zmq_bind (self->zap, "inproc://zeromq.zap.01")
+        || pthread_create (&self->zap_thread, NULL, s_zap_thread, self))
+        return TUTTI_ENOMEM;
+    self->zap_runs = true;
+    return TUTTI_OK;
+}
+
+//  ------------------------------------------------------------------- socket
+
+static void
+s_option (void *socket, int option, int value)
+{
+    zmq_setsockopt (socket, option, &value, sizeof value);
+}
+
+//  All options in one place (R14): a full queue is an error, never a wait; an
+//  unknown peer is an error, not silence; nothing is kept for the dead.
+static void
+s_set_options (tc_wire_t *self)
+{
+    int64_t largest = TP_MSG_MAX;
+    s_option (self->socket, ZMQ_LINGER, 0);
+    s_option (self->socket, ZMQ_SNDTIMEO, 0);
+    s_option (self->socket, ZMQ_SNDHWM, 10000);
+    s_option (self->socket, ZMQ_RCVHWM, 100000);
+    s_option (self->socket, ZMQ_ROUTER_MANDATORY, 1);
+    s_option (self->socket, ZMQ_HANDSHAKE_IVL, 2000);
+    s_option (self->socket, ZMQ_HEARTBEAT_IVL, 2000);
+    s_option (self->socket, ZMQ_HEARTBEAT_TIMEOUT, 10000);
+    s_option (self->socket, ZMQ_TCP_KEEPALIVE, 1);
+    s_option (self->socket, ZMQ_BACKLOG, 4096);
+    s_option (self->socket, ZMQ_IPV6, 1);
+    zmq_setsockopt (self->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
+    if (self->n_agents > 0) {
+        s_option (self->socket, ZMQ_CURVE_SERVER, 1);
+        zmq_setsockopt (self->socket, ZMQ_CURVE_SECRETKEY, self->secret, Z85);
+        zmq_setsockopt (self->socket, ZMQ_ZAP_DOMAIN, "tutti", 5);
+    }
+}
+
+tutti_err_t
+tc_wire_open (tc_wire_t **self_p, const char *endpoint, const char *keys,
+              char *text)
+{
+    tc_wire_t *self = calloc (1, sizeof *self);
+    if (!self)
+        return TUTTI_ENOMEM;
+    tutti_err_t err = keys ? s_read_keys (self, keys, text) : TUTTI_OK;
+    if (!err) {
+        self->context = zmq_ctx_new ();
+        if (keys && s_start_zap (self))
+            err = TUTTI_ENOMEM;
+        self->socket = zmq_socket (self->context, ZMQ_ROUTER);
+    }
+    if (!err && self->socket) {
+        size_t len = sizeof self->endpoint;
+        s_set_options (self);
+        if (zmq_bind (self->socket, endpoint) == 0)
+            zmq_getsockopt (self->socket, ZMQ_LAST_ENDPOINT, self->endpoint,
+                            &len);
+        else {
+            snprintf (text, TP_TEXT_MAX, "cannot bind %s: %s", endpoint,
+                      zmq_strerror (errno));
+            err = TUTTI_EINVAL;
+        }
+    }
+    if (err) {
+        tc_wire_close (&self);
+        return err;
+    }
+    *self_p = self;
+    return TUTTI_OK;
+}
+
+void
+tc_wire_close (tc_wire_t **self_p)
+{
+    tc_wire_t *self = *self_p;
+    if (!self)
+        return;
+    if (self->socket)
+        zmq_close (self->socket);
+    if (self->context)
+        zmq_ctx_shutdown (self->context);
+    if (self->zap_runs)
+        pthread_join (self->zap_thread, NULL);
+    if (self->context)
+        zmq_ctx_term (self->context);
+    sodium_memzero (self->secret, sizeof self->secret);
+    free (self->agents);
+    free (self);
+    *self_p = NULL;
+}
+
+const char *
+tc_wire_endpoint (const tc_wire_t *self)
+{
+    return self->endpoint;
+}
+
+const char *
+tc_wire_key (const tc_wire_t *self)
+{
+    return self->public[0] ? self->public : "-";
+}
+
+//  The last frame of a message into MSG; the rest is dropped. Its count.
+static int
+s_read_frames (tc_wire_t *self, tc_peer_t *peer, zmq_msg_t *body)
+{
+    int n = 0;
+    bool more = true;
+    while (more) {
+        zmq_msg_t frame;
+        zmq_msg_init (&frame);
+        if (zmq_msg_recv (&frame, self->socket, ZMQ_DONTWAIT) < 0) {
+            zmq_msg_close (&frame);
+            return -1;
+        }
+        more = zmq_msg_more (&frame);
+        if (n == 0 && zmq_msg_size (&frame) <= TC_PEER_MAX) {
+            peer->len = zmq_msg_size (&frame);
+            memcpy (peer->id, zmq_msg_data (&frame), peer->len);
+        }
+        zmq_msg_move (body, &frame);
+        zmq_msg_close (&frame);
+        n++;
+    }
+    return n;
+}
+
+bool
+tc_wire_receive (tc_wire_t *self, int timeout_ms, tc_peer_t *peer,
+                 Tutti__Envelope **envelope_p, char *text)
+{
+    zmq_pollitem_t item = { self->socket, 0, ZMQ_POLLIN, 0 };
+    if (zmq_poll (&item, 1, timeout_ms) <= 0)
+        return false;
+    zmq_msg_t body;
+    zmq_msg_init (&body);
+    int frames = s_read_frames (self, peer, &body);
+    *envelope_p = NULL;
+    if (frames == 2)
+        tp_msg_unpack (zmq_msg_data (&body), zmq_msg_size (&body), envelope_p,
+                       text);
+    else
+        snprintf (text, TP_TEXT_MAX, "a message of %d frames", frames);
+    zmq_msg_close (&body);
+    return frames > 0;
+}
+
+bool
+tc_wire_send (tc_wire_t *self, const tc_peer_t *peer,
+              const Tutti__Envelope *envelope)
+{
+    uint8_t *bytes;
+    size_t len;
+    if (tp_msg_pack (envelope, &bytes, &len))
+        return false;
+    bool ok = zmq_send (self->socket, peer->id, peer->len,
+                        ZMQ_SNDMORE | ZMQ_DONTWAIT)
+                  >= 0
+              && zmq_send (self->socket, bytes, len, ZMQ_DONTWAIT) >= 0;
+    free (bytes);
+    return ok;
+}

@@ -1,0 +1,48 @@
+//  coordinator/wire.h - the ROUTER socket, its options and who may connect
+//
+//  Owner: the coordinator's loop, but for the ZAP handler, a thread of its
+//  own that only reads the list of keys.
+
+#ifndef TC_WIRE_H
+#define TC_WIRE_H
+
+#include "protocol/msg.h"
+
+typedef struct tc_wire tc_wire_t;
+
+#define TC_PEER_MAX 64  //  bytes of a routing id
+
+//  Who a message came from: the connection, as the ROUTER names it.
+typedef struct tc_peer {
+    uint8_t id[TC_PEER_MAX];
+    size_t len;
+} tc_peer_t;
+
+//  Bind to ENDPOINT ("tcp://127.0.0.1:0"). KEYS: a file, or "fd:N", with
+//  lines "coordinator_secret Z85", "coordinator_public Z85" and one or more
+//  "agent_public Z85"; NULL: no encryption, anybody may connect. TUTTI_EINVAL
+//  with one sentence in TEXT (TP_TEXT_MAX).
+tutti_err_t
+tc_wire_open (tc_wire_t **self_p, const char *endpoint, const char *keys,
+              char *text);
+void
+tc_wire_close (tc_wire_t **self_p);
+
+//  The bound endpoint, and the public key ("-" without encryption).
+const char *
+tc_wire_endpoint (const tc_wire_t *self);
+const char *
+tc_wire_key (const tc_wire_t *self);
+
+//  Wait at most TIMEOUT_MS for a message. True: *envelope_p is the caller's,
+//  or NULL and TEXT says why the bytes make no sense.
+bool
+tc_wire_receive (tc_wire_t *self, int timeout_ms, tc_peer_t *peer,
+                 Tutti__Envelope **envelope_p, char *text);
+
+//  Send now or not at all. False: the peer is gone or does not read.
+bool
+tc_wire_send (tc_wire_t *self, const tc_peer_t *peer,
+              const Tutti__Envelope *envelope);
+
+#endif
