@@ -1,19 +1,22 @@
 //  coordinator/coord.c - the control loop: nodes, jobs, and what they say
 
-#include "coordinator/coord.h"
+#include "coordinator/coord_impl.h"
 
 #include "coordinator/log.h"
 #include "coordinator/status.h"
 
-#include <sodium.h>
+#include <czmq.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 
-#define ROUND_MS 50      //  longest sleep of the loop
-#define PUBLISH_MS 100
-#define TICK_MS 500
+#define ROUND_MS 50       //  longest sleep of the loop
+#define BATCH 256         //  messages between two looks at the timers
+#define PUBLISH_MS 100    //  shortest time between two snapshots
+#define PUBLISH_SHARE 10  //  a snapshot may take a tenth of the time
+#define JOBS_MAX 4096
+#define GARBLED_MAX 1024  //  peers
 
 static int64_t
 s_clock_ms (void)
@@ -25,77 +28,28 @@ s_clock_ms (void)
 
 //  ------------------------------------------------------------------ sending
 
-static void
-s_send (tc_coord_t *self, const tc_peer_t *peer, Tutti__Envelope *e)
-{
-    e->protocol = TP_PROTOCOL;
-    e->incarnation = self->incarnation;
-    if (!tc_wire_send (self->wire, peer, e))
-        tc_log ("unsent", "message=%s job=%s", tp_msg_name (e), e->job);
-}
-
-static tc_entry_t *
-s_by_node (tc_coord_t *self, const char *name)
-{
-    for (size_t i = 0; i < self->n_nodes; i++)
-        if (strcmp (tc_node_name (self->nodes[i].node), name) == 0)
-            return &self->nodes[i];
-    return NULL;
-}
-
-static tc_entry_t *
-s_by_peer (tc_coord_t *self, const tc_peer_t *peer)
-{
-    for (size_t i = 0; i < self->n_nodes; i++)
-        if (self->nodes[i].peer.len == peer->len
-            && memcmp (self->nodes[i].peer.id, peer->id, peer->len) == 0)
-            return &self->nodes[i];
-    return NULL;
-}
-
 //  For jobs: to the agent of a node, if it is known.
 static void
 s_job_send (void *arg, const char *node, Tutti__Envelope *e)
 {
     tc_coord_t *self = arg;
-    tc_entry_t *entry = s_by_node (self, node);
-    if (entry)
-        s_send (self, &entry->peer, e);
+    tc_entry_t *entry = zhashx_lookup (self->by_name, node);
+    if (!entry || tc_node_state (entry->node) == TC_NODE_LOST)
+        return;
+    if (!tc_coord_send (self, &entry->peer, e))
+        tc_log ("unsent", "message=%s job=%s node=%s", tp_msg_name (e), e->job,
+                node);
 }
 
 static int64_t
 s_new_epoch (void *arg)
 {
     tc_coord_t *self = arg;
-    return ++self->epoch;
-}
-
-static void
-s_refuse (tc_coord_t *self, const tc_peer_t *peer, tutti_err_t err,
-          const char *text)
-{
-    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
-    Tutti__Refuse refuse = TUTTI__REFUSE__INIT;
-    refuse.code = err;
-    refuse.text = (char *) text;
-    e.body_case = TUTTI__ENVELOPE__BODY_REFUSE;
-    e.refuse = &refuse;
-    s_send (self, peer, &e);
-}
-
-static void
-s_welcome (tc_coord_t *self, const tc_peer_t *peer)
-{
-    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
-    Tutti__Welcome welcome = TUTTI__WELCOME__INIT;
-    char version[32];
-    snprintf (version, sizeof version, "%d.%d.%d", TUTTI_VERSION_MAJOR,
-              TUTTI_VERSION_MINOR, TUTTI_VERSION_PATCH);
-    welcome.heartbeat_ms = self->options.heartbeat_ms;
-    welcome.version = version;
-    e.body_case = TUTTI__ENVELOPE__BODY_WELCOME;
-    e.welcome = &welcome;
-    s_send (self, peer, &e);
+    if (++self->epoch + TC_STORE_EPOCHS / 2 > self->reserved) {
+        self->reserved = self->epoch + TC_STORE_EPOCHS;
+        tc_store_epoch (self->store, self->reserved);
+    }
+    return self->epoch;
 }
 
 //  --------------------------------------------------------------------- jobs
@@ -103,29 +57,46 @@ s_welcome (tc_coord_t *self, const tc_peer_t *peer)
 static bool
 s_ended (const tc_job_t *job)
 {
-    return tc_job_state (job) == TC_JOB_FINISHED
-           || tc_job_state (job) == TC_JOB_FAILED;
+    return tc_job_state (job) == TC_JOB_FINISHED ||
+           tc_job_state (job) == TC_JOB_FAILED;
 }
 
-//  The latest job of that name that has not ended; ATTEMPT < 0: any.
+//  The latest job of that name.
 static tc_job_t *
-s_job (tc_coord_t *self, const char *name, int64_t attempt)
+s_job (tc_coord_t *self, const char *name)
+{
+    for (size_t i = self->n_jobs; i > 0; i--)
+        if (strcmp (tc_job_name (self->jobs[i - 1]), name) == 0)
+            return self->jobs[i - 1];
+    return NULL;
+}
+
+//  The run that a message is about. Without an epoch its sender has not seen
+//  START, so it is about the run that has not ended.
+static tc_job_t *
+s_run (tc_coord_t *self, const Tutti__Envelope *e)
 {
     for (size_t i = self->n_jobs; i > 0; i--) {
         tc_job_t *job = self->jobs[i - 1];
-        if (strcmp (tc_job_name (job), name) == 0
-            && (attempt < 0 || tc_job_attempt (job) == attempt))
+        if (strcmp (tc_job_name (job), e->job) == 0 &&
+            tc_job_attempt (job) == e->attempt &&
+            (e->epoch ? e->epoch == tc_job_epoch (job) : !s_ended (job)))
             return job;
     }
     return NULL;
 }
 
+//  Jobs that were never started are not worth a record.
 static void
-s_record (tc_coord_t *self, const tc_job_t *job)
+s_record (void *arg, const tc_job_t *job)
 {
+    tc_coord_t *self = arg;
     tc_store_job_t record = { .attempt = tc_job_attempt (job),
                               .size = tc_job_size (job),
                               .epoch = tc_job_epoch (job) };
+    self->dirty = true;
+    if (record.epoch == 0)
+        return;
     snprintf (record.job, sizeof record.job, "%s", tc_job_name (job));
     snprintf (record.state, sizeof record.state, "%s",
               tc_job_state_name (tc_job_state (job)));
@@ -155,8 +126,7 @@ s_trim_jobs (tc_coord_t *self)
 static tc_job_t *
 s_new_job (tc_coord_t *self, const Tutti__Envelope *e)
 {
-    tc_job_t **more
-        = realloc (self->jobs, (self->n_jobs + 1) * sizeof *more);
+    tc_job_t **more = realloc (self->jobs, (self->n_jobs + 1) * sizeof *more);
     if (!more)
         return NULL;
     self->jobs = more;
@@ -170,170 +140,65 @@ s_new_job (tc_coord_t *self, const Tutti__Envelope *e)
 }
 
 static void
-s_refuse_attempt (tc_coord_t *self, const char *node,
-                  const Tutti__Envelope *e, uint32_t running)
+s_refuse_join (tc_coord_t *self, const char *node, const Tutti__Envelope *e,
+               const char *text)
 {
-    char text[TP_TEXT_MAX];
     Tutti__Envelope answer = TUTTI__ENVELOPE__INIT;
     Tutti__Refuse refuse = TUTTI__REFUSE__INIT;
-    snprintf (text, sizeof text,
-              "job %s: rank %u (host %s, pid %u) belongs to attempt %u, but "
-              "attempt %u is running",
-              e->job, e->join->rank, e->join->host, e->join->pid, e->attempt,
-              running);
     refuse.code = TUTTI_EJOIN;
-    refuse.text = text;
+    refuse.text = (char *) text;
     refuse.has_rank = true;
     refuse.rank = e->join->rank;
     answer.job = e->job;
     answer.attempt = e->attempt;
     answer.body_case = TUTTI__ENVELOPE__BODY_REFUSE;
     answer.refuse = &refuse;
+    tc_log ("refuse", "job=%s rank=%u node=%s text=\"%s\"", e->job,
+            e->join->rank, node, text);
     s_job_send (self, node, &answer);
+}
+
+//  Whether the attempt of a JOIN is the one of the run OLD, or a later one,
+//  which ends it.
+static bool
+s_attempt_ok (tc_coord_t *self, tc_job_t *old, const char *node,
+              const Tutti__Envelope *e)
+{
+    char text[TP_TEXT_MAX];
+    uint32_t running = tc_job_attempt (old);
+    if (e->attempt >= running) {
+        if (e->attempt > running)
+            tc_job_supersede (old, e->attempt);
+        return true;
+    }
+    snprintf (text, sizeof text,
+              "job %s: rank %u (host %s, pid %u) belongs to attempt %u, but "
+              "attempt %u is running; end this process",
+              e->job, e->join->rank, e->join->host, e->join->pid, e->attempt,
+              running);
+    s_refuse_join (self, node, e, text);
+    return false;
 }
 
 static void
 s_join (tc_coord_t *self, const char *node, const Tutti__Envelope *e)
 {
-    tc_job_t *job = s_job (self, e->job, -1);
-    if (job && s_ended (job))
-        job = NULL;  //  a name may be used again
-    if (job && e->attempt < tc_job_attempt (job)) {
-        s_refuse_attempt (self, node, e, tc_job_attempt (job));
+    tc_job_t *job = s_job (self, e->job);
+    if (job && !s_ended (job) && !s_attempt_ok (self, job, node, e))
         return;
-    }
-    if (job && e->attempt > tc_job_attempt (job)) {
-        tc_job_supersede (job, e->attempt, self->now_ms);
-        s_record (self, job);
+    if (job && s_ended (job)) {  //  the name may be used again
+        tc_job_mute (job);
         job = NULL;
     }
-    if (!job)
+    if (!job && self->n_jobs < JOBS_MAX)
         job = s_new_job (self, e);
-    if (!job)
+    if (!job) {
+        s_refuse_join (self, node, e, "the coordinator has too many jobs");
         return;
+    }
     tc_job_join (job, node, e->join, self->now_ms);
-    s_record (self, job);
-}
-
-//  ----------------------------------------------------------------- progress
-
-static tc_seen_t *
-s_seen (tc_coord_t *self, const char *node, const char *job)
-{
-    for (size_t i = 0; i < self->n_seen; i++)
-        if (strcmp (self->seen[i].node, node) == 0
-            && strcmp (self->seen[i].job, job) == 0)
-            return &self->seen[i];
-    if (self->n_seen > 16384)
-        self->n_seen = 0;  //  bounded; sums stay as they are
-    tc_seen_t *more
-        = realloc (self->seen, (self->n_seen + 1) * sizeof *more);
-    if (!more)
-        return NULL;
-    self->seen = more;
-    tc_seen_t *seen = &more[self->n_seen++];
-    *seen = (tc_seen_t){ .last = { .wire_bytes = 0 } };
-    snprintf (seen->node, sizeof seen->node, "%s", node);
-    snprintf (seen->job, sizeof seen->job, "%s", job);
-    return seen;
-}
-
-//  A counter that fell belongs to a new worker: all of it is new.
-static void
-s_grow (uint64_t *total, uint64_t *last, uint64_t now)
-{
-    *total += now >= *last ? now - *last : now;
-    *last = now;
-}
-
-static void
-s_progress (tc_coord_t *self, const char *node, const Tutti__Progress *p)
-{
-    tc_job_t *job = s_job (self, p->job, -1);
-    tc_seen_t *seen = s_seen (self, node, p->job);
-    if (job)
-        tc_job_progress (job, node, p);
-    if (!seen)
-        return;
-    tc_totals_t *t = &self->totals, *l = &seen->last;
-    s_grow (&t->wire_bytes, &l->wire_bytes, p->wire_bytes);
-    for (size_t i = 0; i < p->n_kinds; i++) {
-        const Tutti__KindCount *c = p->kinds[i];
-        uint32_t k = c->kind;
-        if (k >= TP_KINDS)
-            continue;
-        s_grow (&t->ops[k], &l->ops[k], c->ops);
-        s_grow (&t->bytes[k], &l->bytes[k], c->bytes);
-        s_grow (&t->us[k], &l->us[k], c->total_us);
-        for (size_t b = 0; b < c->n_buckets && b < 8; b++)
-            s_grow (&t->bucket[k][b], &l->bucket[k][b], c->buckets[b]);
-    }
-}
-
-//  -------------------------------------------------------------------- nodes
-
-static void
-s_drop_node (tc_coord_t *self, tc_entry_t *entry, const char *cause)
-{
-    const char *name = tc_node_name (entry->node);
-    for (size_t i = 0; i < self->n_jobs; i++)
-        if (!s_ended (self->jobs[i])) {
-            tc_job_node_lost (self->jobs[i], name, cause, self->now_ms);
-            s_record (self, self->jobs[i]);
-        }
-    tc_store_node (self->store, name, tc_node_host (entry->node), "lost");
-    tc_node_destroy (&entry->node);
-    *entry = self->nodes[--self->n_nodes];
-}
-
-static void
-s_add_node (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Hello *hello)
-{
-    tc_entry_t *more
-        = realloc (self->nodes, (self->n_nodes + 1) * sizeof *more);
-    if (!more)
-        return;
-    self->nodes = more;
-    tc_entry_t *entry = &more[self->n_nodes];
-    if (tc_node_new (&entry->node, hello, self->options.patience,
-                     self->now_ms))
-        return;
-    entry->peer = *peer;
-    self->n_nodes++;
-    tc_store_node (self->store, hello->node, hello->host, "ready");
-    tc_log ("hello", "node=%s host=%s data=%s version=%s", hello->node,
-            hello->host, hello->data_host, hello->version);
-    s_welcome (self, peer);
-}
-
-static void
-s_hello (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Hello *hello)
-{
-    tc_entry_t *entry = s_by_node (self, hello->node);
-    bool same = entry && entry == s_by_peer (self, peer);
-    if (same) {
-        tc_node_event (entry->node, TC_NODE_HEARD, self->now_ms);
-        s_welcome (self, peer);
-        return;
-    }
-    if (entry && tc_node_state (entry->node) == TC_NODE_READY) {
-        char text[TP_TEXT_MAX];
-        snprintf (text, sizeof text,
-                  "node %s (host %s) is connected already and alive; give "
-                  "this agent on host %s another --node",
-                  hello->node, tc_node_host (entry->node), hello->host);
-        //  It may be the same agent over a new connection: it tries again,
-        //  and by then the old one has fallen silent.
-        s_refuse (self, peer, TUTTI_EAGAIN, text);
-        return;
-    }
-    if (entry) {  //  back after a silence: its jobs go on
-        tc_node_event (entry->node, TC_NODE_HEARD, self->now_ms);
-        entry->peer = *peer;
-        s_welcome (self, peer);
-        return;
-    }
-    s_add_node (self, peer, hello);
+    if (tc_job_joined (job) == 0 && tc_job_state (job) == TC_JOB_FORMING)
+        tc_job_destroy (&self->jobs[--self->n_jobs]);  //  its first, refused
 }
 
 //  ----------------------------------------------------------------- dispatch
@@ -341,12 +206,13 @@ s_hello (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Hello *hello)
 static void
 s_job_message (tc_coord_t *self, const char *node, const Tutti__Envelope *e)
 {
-    tc_job_t *job = s_job (self, e->job, e->attempt);
-    if (!job || (e->epoch != 0 && e->epoch != tc_job_epoch (job)))
-        return;  //  of an older run of that name
+    tc_job_t *job = s_run (self, e);
+    if (!job)
+        return;
     switch (e->body_case) {
     case TUTTI__ENVELOPE__BODY_READY:
-        tc_job_ready (job, node);
+        if (e->epoch != 0)
+            tc_job_ready (job, node);
         break;
     case TUTTI__ENVELOPE__BODY_LEAVE:
         tc_job_leave (job, e->leave->rank, self->now_ms);
@@ -360,12 +226,19 @@ s_job_message (tc_coord_t *self, const char *node, const Tutti__Envelope *e)
     default:
         break;
     }
-    s_record (self, job);
 }
 
 static void
-s_known_message (tc_coord_t *self, tc_entry_t *entry,
-                 const Tutti__Envelope *e)
+s_progress (tc_coord_t *self, const char *node, const Tutti__Progress *p)
+{
+    tc_job_t *job = s_job (self, p->job);
+    if (job)
+        tc_job_progress (job, node, p);
+    tc_tally_add (self->tally, node, p, self->now_ms);
+}
+
+static void
+s_known_message (tc_coord_t *self, tc_entry_t *entry, const Tutti__Envelope *e)
 {
     const char *node = tc_node_name (entry->node);
     tc_node_event (entry->node, TC_NODE_HEARD, self->now_ms);
@@ -376,7 +249,8 @@ s_known_message (tc_coord_t *self, tc_entry_t *entry,
         break;
     case TUTTI__ENVELOPE__BODY_GOODBYE:
         tc_node_event (entry->node, TC_NODE_GOODBYE, self->now_ms);
-        s_drop_node (self, entry, "its agent was stopped");
+        tc_coord_lose (self, entry, "its agent was stopped");
+        tc_coord_forget (self, entry);
         break;
     case TUTTI__ENVELOPE__BODY_JOIN:
         s_join (self, node, e);
@@ -390,96 +264,126 @@ s_known_message (tc_coord_t *self, tc_entry_t *entry,
 static void
 s_receive (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Envelope *e)
 {
-    self->messages[(unsigned) e->body_case % 32]++;
+    self->messages[(unsigned) e->body_case % TC_BODIES]++;
     self->dirty = true;
     if (e->body_case == TUTTI__ENVELOPE__BODY_HELLO) {
-        s_hello (self, peer, e->hello);
+        tc_coord_hello (self, peer, e);
         return;
     }
-    tc_entry_t *entry = s_by_peer (self, peer);
+    tc_entry_t *entry = tc_coord_peer (self, peer);
     if (entry)
         s_known_message (self, entry, e);
     else
-        s_refuse (self, peer, TUTTI_ESTATE,
-                  "say HELLO first: this coordinator does not know you");
+        tc_coord_refuse (
+            self, peer, TUTTI_ESTATE,
+            "say HELLO first: this coordinator does not know you");
 }
 
-//  -------------------------------------------------------------------- timers
-
-//  LATE: what the loop itself slept too long proves nothing about others
-//  (R22).
+//  Counted always; logged, and a foreign version answered, once a peer.
 static void
-s_check_nodes (tc_coord_t *self, int64_t late)
+s_garbage (tc_coord_t *self, const tc_peer_t *peer, tutti_err_t err,
+           const char *text)
 {
-    for (size_t i = 0; i < self->n_nodes;) {
-        tc_entry_t *entry = &self->nodes[i];
-        if (late > 0)
-            tc_node_late (entry->node, late);
-        if (self->now_ms < tc_node_deadline (entry->node)) {
-            i++;
-            continue;
-        }
-        tc_node_event (entry->node, TC_NODE_EXPIRED, self->now_ms);
-        self->dirty = true;
-        if (tc_node_state (entry->node) != TC_NODE_LOST) {
-            i++;
-            continue;
-        }
-        char cause[128];
-        snprintf (cause, sizeof cause, "node %s was silent for %.1f s",
-                  tc_node_name (entry->node),
-                  (double) self->options.patience.lost / 1000.0);
-        s_drop_node (self, entry, cause);
-    }
+    char key[KEY_MAX];
+    self->garbage++;
+    self->dirty = true;
+    tc_peer_key (peer, key);
+    if (zhashx_lookup (self->garbled, key) ||
+        zhashx_size (self->garbled) >= GARBLED_MAX)
+        return;
+    zhashx_insert (self->garbled, key, self);
+    tc_log ("garbage", "peer=%s text=\"%s\"", key, text);
+    if (err == TUTTI_EVERSION)
+        tc_coord_refuse (self, peer, err, text);
 }
 
+//  ------------------------------------------------------------------- timers
+
 static void
-s_timers (tc_coord_t *self, int64_t late)
+s_publish (tc_coord_t *self)
 {
-    s_check_nodes (self, late);
-    if (self->now_ms >= self->tick_ms) {
-        self->tick_ms = self->now_ms + TICK_MS;
-        for (size_t i = 0; i < self->n_jobs; i++)
-            tc_job_tick (self->jobs[i], self->now_ms);
-    }
-    if (self->dirty && self->now_ms >= self->publish_ms) {
-        tc_pages_t pages = tc_status_pages (self);
-        tc_http_publish (self->http, &pages);
-        self->publish_ms = self->now_ms + PUBLISH_MS;
-        self->dirty = false;
-    }
+    tc_pages_t pages = tc_status_pages (self);
+    tc_http_publish (self->http, &pages);
+    int64_t end_ms = s_clock_ms ();
+    int64_t pause = (end_ms - self->now_ms) * PUBLISH_SHARE;
+    self->publish_ms = end_ms + (pause > PUBLISH_MS ? pause : PUBLISH_MS);
+    self->dirty = false;
 }
 
 static void
-s_loop (tc_coord_t *self, volatile bool *stop)
+s_timers (tc_coord_t *self)
+{
+    self->now_ms = s_clock_ms ();
+    for (size_t i = 0; i < self->n_nodes; i++)
+        if (self->now_ms >= tc_node_deadline (self->nodes[i]->node))
+            tc_coord_expire (self, self->nodes[i]);
+    for (size_t i = 0; i < self->n_jobs; i++)
+        tc_job_tick (self->jobs[i], self->now_ms);
+    if (self->dirty && self->now_ms >= self->publish_ms)
+        s_publish (self);
+}
+
+//  What the loop itself slept too long proves nothing about others (R22).
+static void
+s_late (tc_coord_t *self, int64_t late_ms)
+{
+    if (late_ms <= ROUND_MS)
+        return;
+    for (size_t i = 0; i < self->n_nodes; i++)
+        tc_node_late (self->nodes[i]->node, late_ms);
+    if (late_ms > self->options.patience.suspect)
+        tc_log ("late", "ms=%lld", (long long) late_ms);
+}
+
+static void
+s_loop (tc_coord_t *self, volatile sig_atomic_t *stop)
 {
     char text[TP_TEXT_MAX];
+    tc_peer_t peer;
+    Tutti__Envelope *e;
+    self->now_ms = s_clock_ms ();
+    s_publish (self);
+    int64_t turn_ms = s_clock_ms ();
     while (!*stop) {
-        int64_t before = s_clock_ms ();
-        tc_peer_t peer;
-        Tutti__Envelope *e;
-        bool got = tc_wire_receive (self->wire, ROUND_MS, &peer, &e, text);
+        tutti_err_t err =
+            tc_wire_receive (self->wire, ROUND_MS, &peer, &e, text);
         self->now_ms = s_clock_ms ();
-        int64_t late = self->now_ms - before - 2 * ROUND_MS;
-        for (int i = 0; got && i < 256; i++) {
-            if (e) {
+        s_late (self, self->now_ms - turn_ms - ROUND_MS);
+        turn_ms = self->now_ms;
+        for (int i = 0; err != TUTTI_EAGAIN && i < BATCH; i++) {
+            if (err == TUTTI_OK) {
                 s_receive (self, &peer, e);
                 tp_msg_free (&e);
-            } else if (self->garbage++ < 100)
-                tc_log ("garbage", "text=\"%s\"", text);
-            got = tc_wire_receive (self->wire, 0, &peer, &e, text);
+            }
+            else
+                s_garbage (self, &peer, err, text);
+            err = i + 1 < BATCH
+                      ? tc_wire_receive (self->wire, 0, &peer, &e, text)
+                      : TUTTI_EAGAIN;
         }
-        if (got && e)
-            s_receive (self, &peer, e);
-        if (got)
-            tp_msg_free (&e);
-        s_timers (self, late);
+        s_timers (self);
     }
+}
+
+static void
+s_destroy (tc_coord_t *self)
+{
+    while (self->n_nodes > 0)
+        tc_coord_forget (self, self->nodes[0]);
+    for (size_t i = 0; i < self->n_jobs; i++)
+        tc_job_destroy (&self->jobs[i]);
+    zhashx_destroy ((zhashx_t **) &self->by_name);
+    zhashx_destroy ((zhashx_t **) &self->by_peer);
+    zhashx_destroy ((zhashx_t **) &self->garbled);
+    tc_tally_destroy (&self->tally);
+    free (self->nodes);
+    free (self->jobs);
+    free (self);
 }
 
 tutti_err_t
 tc_coord_run (const tc_coord_options_t *options, tc_wire_t *wire,
-              tc_http_t *http, tc_store_t *store, volatile bool *stop)
+              tc_http_t *http, tc_store_t *store, volatile sig_atomic_t *stop)
 {
     tc_coord_t *self = calloc (1, sizeof *self);
     if (!self)
@@ -488,22 +392,16 @@ tc_coord_run (const tc_coord_options_t *options, tc_wire_t *wire,
     self->wire = wire;
     self->http = http;
     self->store = store;
-    //  A block of epochs is reserved at once, so that a crash before the
-    //  store has written cannot give one out twice.
-    self->epoch = options->last_epoch;
-    tc_store_epoch (store, options->last_epoch + (1 << 20));
-    randombytes_buf (&self->incarnation, sizeof self->incarnation);
-    self->incarnation |= 1;
-    self->context = (tc_job_context_t){ self, s_job_send, s_new_epoch };
-    self->dirty = true;
-    s_loop (self, stop);
-    for (size_t i = 0; i < self->n_nodes; i++)
-        tc_node_destroy (&self->nodes[i].node);
-    for (size_t i = 0; i < self->n_jobs; i++)
-        tc_job_destroy (&self->jobs[i]);
-    free (self->nodes);
-    free (self->jobs);
-    free (self->seen);
-    free (self);
-    return TUTTI_OK;
+    self->epoch = options->epoch;
+    self->reserved = options->epoch + TC_STORE_EPOCHS;
+    self->context =
+        (tc_job_context_t){ self, s_job_send, s_new_epoch, s_record };
+    self->by_name = zhashx_new ();
+    self->by_peer = zhashx_new ();
+    self->garbled = zhashx_new ();
+    tutti_err_t err = tc_tally_new (&self->tally);
+    if (!err)
+        s_loop (self, stop);
+    s_destroy (self);
+    return err;
 }

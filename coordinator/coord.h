@@ -11,52 +11,45 @@
 #include "coordinator/job.h"
 #include "coordinator/node.h"
 #include "coordinator/store.h"
+#include "coordinator/tally.h"
 #include "coordinator/wire.h"
 
+#include <signal.h>
+
 #define TC_HISTORY 64  //  ended jobs that are still shown
+#define TC_BODIES 32   //  more than there are kinds of messages
 
 typedef struct tc_coord_options {
     uint32_t heartbeat_ms;
     tc_patience_t patience;
     bool insecure;
-    int64_t last_epoch;
+    uint64_t incarnation;  //  random, not 0
+    int64_t epoch;         //  the highest that may have been given out
 } tc_coord_options_t;
 
-typedef struct tc_entry {  //  a node and its connection
+//  A node and its connection; lost ones stay, to be seen, until they return.
+typedef struct tc_entry {
     tc_node_t *node;
     tc_peer_t peer;
 } tc_entry_t;
 
-//  Sums over all jobs of the past and present, for the metrics.
-typedef struct tc_totals {
-    uint64_t ops[TP_KINDS], bytes[TP_KINDS], us[TP_KINDS];
-    uint64_t bucket[TP_KINDS][8];
-    uint64_t wire_bytes;
-} tc_totals_t;
-
-//  The last report of a node about a job, so that growth can be added.
-typedef struct tc_seen {
-    char node[TP_NAME_MAX], job[TP_NAME_MAX];
-    tc_totals_t last;
-} tc_seen_t;
-
+//  Owned by the thread of tc_coord_run; the status page reads it.
 typedef struct tc_coord {
     tc_coord_options_t options;
-    tc_wire_t *wire;    //  the caller's, as are http and store
+    tc_wire_t *wire;  //  the caller's, as are http and store
     tc_http_t *http;
     tc_store_t *store;  //  may be NULL
-    uint64_t incarnation;
-    int64_t epoch;
+    tc_tally_t *tally;
+    int64_t epoch, reserved;  //  given out, and on disk as given out
     tc_job_context_t context;
-    tc_entry_t *nodes;
+    tc_entry_t **nodes;  //  by age
     size_t n_nodes;
-    tc_job_t **jobs;    //  alive first, then ended, oldest first
+    void *by_name, *by_peer;  //  zhashx_t of entries; the latter live only
+    void *garbled;            //  zhashx_t: peers whose garbage was logged
+    tc_job_t **jobs;          //  oldest first; of one name the last counts
     size_t n_jobs;
-    tc_seen_t *seen;
-    size_t n_seen;
-    tc_totals_t totals;
-    uint64_t messages[32], garbage;
-    int64_t now_ms, publish_ms, tick_ms;
+    uint64_t messages[TC_BODIES], garbage;
+    int64_t now_ms, publish_ms;
     bool dirty;
 } tc_coord_t;
 
@@ -64,6 +57,6 @@ typedef struct tc_coord {
 //  TUTTI_ENOMEM.
 tutti_err_t
 tc_coord_run (const tc_coord_options_t *options, tc_wire_t *wire,
-              tc_http_t *http, tc_store_t *store, volatile bool *stop);
+              tc_http_t *http, tc_store_t *store, volatile sig_atomic_t *stop);
 
 #endif

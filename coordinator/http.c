@@ -14,9 +14,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#define CONNECTIONS 256
-#define IDLE_S 10
+#define CONNECTIONS 256u
+#define IDLE_S 10u
 
+//  Opened and fed by the loop, read by the thread of the daemon.
 struct tc_http {
     struct MHD_Daemon *daemon;
     pthread_mutex_t lock;  //  guards pages; held for a copy only
@@ -36,6 +37,8 @@ s_reply (struct MHD_Connection *c, unsigned status, const char *type,
         return MHD_NO;
     MHD_add_response_header (r, "Content-Type", type);
     MHD_add_response_header (r, "Cache-Control", "no-store");
+    if (status == MHD_HTTP_METHOD_NOT_ALLOWED)
+        MHD_add_response_header (r, "Allow", "GET, HEAD");
     MHD_add_response_header (r, "X-Content-Type-Options", "nosniff");
     enum MHD_Result result = MHD_queue_response (c, status, r);
     MHD_destroy_response (r);
@@ -65,18 +68,28 @@ s_reply_page (tc_http_t *self, struct MHD_Connection *c, char *const *which,
               const char *type)
 {
     char *page = s_page (self, which);
-    enum MHD_Result result
-        = page ? s_reply (c, 200, type, page)
-               : s_error (c, 503, "not ready yet; try again");
+    enum MHD_Result result =
+        page ? s_reply (c, 200, type, page)
+             : s_error (c, 503, "not ready yet; try again");
     free (page);
     return result;
 }
 
 static enum MHD_Result
+s_ready (tc_http_t *self, struct MHD_Connection *c)
+{
+    pthread_mutex_lock (&self->lock);
+    bool ready = self->pages.status != NULL;
+    pthread_mutex_unlock (&self->lock);
+    return ready ? s_reply (c, 200, "text/plain", "ready\n")
+                 : s_error (c, 503, "not ready yet; try again");
+}
+
+static enum MHD_Result
 s_metrics (tc_http_t *self, struct MHD_Connection *c)
 {
-    const char *accept
-        = MHD_lookup_connection_value (c, MHD_HEADER_KIND, "Accept");
+    const char *accept =
+        MHD_lookup_connection_value (c, MHD_HEADER_KIND, "Accept");
     if (accept && strstr (accept, "application/openmetrics-text"))
         return s_reply_page (
             self, c, &self->pages.open,
@@ -85,18 +98,25 @@ s_metrics (tc_http_t *self, struct MHD_Connection *c)
                          "text/plain; version=0.0.4; charset=utf-8");
 }
 
+//  The last of a name is the latest run.
 static enum MHD_Result
 s_job (tc_http_t *self, struct MHD_Connection *c, const char *name)
 {
-    char *page = s_page (self, &self->pages.jobs);
-    json_t *jobs = page ? json_loads (page, 0, NULL) : NULL;
-    json_t *job = json_object_get (jobs, name);
-    char *text = job ? json_dumps (job, JSON_INDENT (2)) : NULL;
-    enum MHD_Result result
-        = text ? s_reply (c, 200, "application/json", text)
-               : s_error (c, 404, "there is no such job");
+    char *page = s_page (self, &self->pages.status);
+    json_t *status = page ? json_loads (page, 0, NULL) : NULL;
+    json_t *found = NULL, *job;
+    size_t i;
+    json_array_foreach (json_object_get (status, "jobs"), i, job)
+    {
+        const char *is = json_string_value (json_object_get (job, "job"));
+        if (is && strcmp (is, name) == 0)
+            found = job;
+    }
+    char *text = found ? json_dumps (found, JSON_INDENT (1)) : NULL;
+    enum MHD_Result result = text ? s_reply (c, 200, "application/json", text)
+                                  : s_error (c, 404, "there is no such job");
     free (text);
-    json_decref (jobs);
+    json_decref (status);
     free (page);
     return result;
 }
@@ -114,23 +134,27 @@ s_handle (void *arg, struct MHD_Connection *c, const char *url,
         *state = &seen;
         return MHD_YES;
     }
-    *size = 0;
+    if (*size > 0) {  //  a body: read past it
+        *size = 0;
+        return MHD_YES;
+    }
     if (strcmp (method, "GET") != 0 && strcmp (method, "HEAD") != 0)
-        return s_error (c, 405, "only GET and HEAD: this endpoint is read "
-                                "only");
+        return s_error (c, 405,
+                        "only GET and HEAD: this endpoint is read "
+                        "only");
     if (strcmp (url, "/healthz") == 0)
         return s_reply (c, 200, "text/plain", "ok\n");
     if (strcmp (url, "/readyz") == 0)
-        return s_reply_page (self, c, &self->pages.status, "text/plain");
+        return s_ready (self, c);
     if (strcmp (url, "/status") == 0)
-        return s_reply_page (self, c, &self->pages.status,
-                             "application/json");
+        return s_reply_page (self, c, &self->pages.status, "application/json");
     if (strcmp (url, "/metrics") == 0)
         return s_metrics (self, c);
     if (strncmp (url, "/jobs/", 6) == 0)
         return s_job (self, c, url + 6);
-    return s_error (c, 404, "there are /healthz /readyz /status /metrics "
-                            "/jobs/NAME");
+    return s_error (c, 404,
+                    "there are /healthz /readyz /status /metrics "
+                    "/jobs/NAME");
 }
 
 //  ------------------------------------------------------------------- socket
@@ -162,8 +186,8 @@ s_bind (const struct addrinfo *info)
     if (fd < 0)
         return -1;
     setsockopt (fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    if (bind (fd, info->ai_addr, info->ai_addrlen) == 0
-        && listen (fd, 128) == 0)
+    if (bind (fd, info->ai_addr, info->ai_addrlen) == 0 &&
+        listen (fd, 128) == 0)
         return fd;
     close (fd);
     return -1;
@@ -185,8 +209,8 @@ s_set_url (tc_http_t *self, int fd, const char *host)
               host, v6 ? "]" : "", port);
 }
 
-static int
-s_listen (tc_http_t *self, const char *address, char *text)
+static tutti_err_t
+s_listen (tc_http_t *self, const char *address, int *fd_p, char *text)
 {
     char host[256];
     const char *port;
@@ -194,45 +218,52 @@ s_listen (tc_http_t *self, const char *address, char *text)
                               .ai_flags = AI_PASSIVE };
     struct addrinfo *list = NULL;
     if (!s_split (address, host, sizeof host, &port)) {
-        snprintf (text, TP_TEXT_MAX, "--http %s is not HOST:PORT", address);
-        return -1;
+        snprintf (text, TP_TEXT_MAX, "--http %.200s is not HOST:PORT",
+                  address);
+        return TUTTI_EINVAL;
     }
     int error = getaddrinfo (host, port, &hints, &list);
     int fd = -1;
     for (struct addrinfo *i = list; fd < 0 && i; i = i->ai_next)
         fd = s_bind (i);
     if (fd < 0)
-        snprintf (text, TP_TEXT_MAX, "--http %s: %s", address,
+        snprintf (text, TP_TEXT_MAX, "--http %.200s: %s", address,
                   error ? gai_strerror (error) : strerror (errno));
     else
         s_set_url (self, fd, host);
     if (list)
         freeaddrinfo (list);
-    return fd;
+    *fd_p = fd;
+    if (fd >= 0)
+        return TUTTI_OK;
+    return error ? TUTTI_EINVAL : TUTTI_ESTATE;
 }
 
 tutti_err_t
 tc_http_open (tc_http_t **self_p, const char *address, char *text)
 {
+    int fd = -1;
     tc_http_t *self = calloc (1, sizeof *self);
     if (!self)
         return TUTTI_ENOMEM;
     pthread_mutex_init (&self->lock, NULL);
-    int fd = s_listen (self, address, text);
-    if (fd >= 0)
+    tutti_err_t err = s_listen (self, address, &fd, text);
+    if (!err) {
         self->daemon = MHD_start_daemon (
             MHD_USE_EPOLL_INTERNAL_THREAD, 0, NULL, NULL, s_handle, self,
             MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_CONNECTION_LIMIT,
             CONNECTIONS, MHD_OPTION_CONNECTION_TIMEOUT, IDLE_S,
             MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) 32768,
             MHD_OPTION_END);
-    if (!self->daemon) {
-        if (fd >= 0) {
-            close (fd);
+        if (!self->daemon) {
             snprintf (text, TP_TEXT_MAX, "cannot start the web server");
+            close (fd);
+            err = TUTTI_ESTATE;
         }
+    }
+    if (err) {
         tc_http_close (&self);
-        return TUTTI_EINVAL;
+        return err;
     }
     *self_p = self;
     return TUTTI_OK;
@@ -242,7 +273,6 @@ static void
 s_free_pages (tc_pages_t *pages)
 {
     free (pages->status);
-    free (pages->jobs);
     free (pages->text);
     free (pages->open);
 }

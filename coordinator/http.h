@@ -13,14 +13,14 @@ typedef struct tc_http tc_http_t;
 //  One version of what is served; strings are malloc'ed and become the
 //  server's.
 typedef struct tc_pages {
-    char *status;       //  JSON
-    char *jobs;         //  JSON object: name -> job
-    char *text;         //  metrics, text format 0.0.4
-    char *open;         //  metrics, OpenMetrics 1.0.0
+    char *status;  //  JSON
+    char *text;    //  metrics, text format 0.0.4
+    char *open;    //  metrics, OpenMetrics 1.0.0
 } tc_pages_t;
 
-//  Serve on "HOST:PORT" ("127.0.0.1:0", "[::1]:7071"). TUTTI_EINVAL with one
-//  sentence in TEXT (TP_TEXT_MAX).
+//  Serve on "HOST:PORT" ("127.0.0.1:0", "[::1]:7071"). TUTTI_EINVAL,
+//  TUTTI_ESTATE (the address cannot be used now), with one sentence in TEXT
+//  (TP_TEXT_MAX); TUTTI_ENOMEM.
 tutti_err_t
 tc_http_open (tc_http_t **self_p, const char *address, char *text);
 void

@@ -19,9 +19,9 @@
 
 #define ILLEGAL TC_JOB_STATES
 #define REMIND_MS 2000
+#define HUSH_MS 100  //  between two FORMINGs; a big job forms by thousands
 
 typedef enum { COMPLETE, READY_ALL, LEFT_ALL, FAIL, EVENTS } event_t;
-
 
 static const struct {
     const char *name;
@@ -46,6 +46,7 @@ s_event (tc_job_t *self, event_t event)
     tc_log ("job", "job=%s attempt=%u state=%s epoch=%lld text=\"%s\"",
             self->name, self->attempt, s_rules[next].name,
             (long long) self->epoch, self->text);
+    self->context->changed (self->context->arg, self);
     return true;
 }
 
@@ -57,7 +58,8 @@ s_send (tc_job_t *self, const char *node, Tutti__Envelope *e)
     e->job = self->name;
     e->attempt = self->attempt;
     e->epoch = self->epoch;
-    self->context->send (self->context->arg, node, e);
+    if (!self->muted)
+        self->context->send (self->context->arg, node, e);
 }
 
 void
@@ -97,7 +99,18 @@ s_tell_forming (tc_job_t *self, int64_t now_ms)
     e.body_case = TUTTI__ENVELOPE__BODY_FORMING;
     e.forming = &forming;
     tc_job_tell (self, NULL, &e);
+    self->told_ms = now_ms;
     self->remind_ms = now_ms + REMIND_MS;
+}
+
+//  The set of ranks has changed: tell now, or soon.
+static void
+s_changed (tc_job_t *self, int64_t now_ms)
+{
+    if (now_ms - self->told_ms >= HUSH_MS)
+        s_tell_forming (self, now_ms);
+    else
+        self->remind_ms = self->told_ms + HUSH_MS;
 }
 
 static void
@@ -130,6 +143,7 @@ tc_job_new (tc_job_t **self_p, const char *name, uint32_t attempt,
     self->size = join->size;
     self->first = join->rank;
     self->context = context;
+    self->told_ms = now_ms - HUSH_MS;
     self->remind_ms = now_ms + REMIND_MS;
     self->config = *join->config;
     snprintf (self->algorithm, sizeof self->algorithm, "%s",
@@ -168,8 +182,8 @@ s_part (tc_job_t *self, const char *node)
 static tc_part_t *
 s_add_part (tc_job_t *self, const char *node)
 {
-    tc_part_t *more
-        = realloc (self->part, (self->parts + 1) * sizeof *self->part);
+    tc_part_t *more =
+        realloc (self->part, (self->parts + 1) * sizeof *self->part);
     if (!more)
         return NULL;
     self->part = more;
@@ -186,13 +200,28 @@ s_drop_empty_parts (tc_job_t *self)
     for (size_t i = 0; i < self->parts;) {
         bool used = false;
         for (uint32_t r = 0; r < self->size && !used; r++)
-            used = self->rank[r].joined
-                   && strcmp (self->rank[r].node, self->part[i].node) == 0;
+            used = self->rank[r].joined &&
+                   strcmp (self->rank[r].node, self->part[i].node) == 0;
         if (used)
             i++;
         else
             self->part[i] = self->part[--self->parts];
     }
+}
+
+static void
+s_start (tc_job_t *self)
+{
+    if (tc_job_order (self)) {
+        tc_log ("job", "job=%s error=\"no memory to start\"", self->name);
+        return;
+    }
+    self->epoch = self->context->epoch (self->context->arg);
+    if (tc_job_tell_start (self)) {
+        tc_log ("job", "job=%s error=\"no memory to start\"", self->name);
+        return;
+    }
+    s_event (self, COMPLETE);
 }
 
 //  The same JOIN again, after a connection was re-made.
@@ -202,7 +231,8 @@ s_known (const tc_job_t *self, const char *node, const Tutti__Join *join)
     if (join->rank >= self->size)
         return false;
     const tc_rank_t *r = &self->rank[join->rank];
-    return r->joined && r->pid == join->pid && strcmp (r->node, node) == 0;
+    return r->joined && !r->left && !r->lost && r->pid == join->pid &&
+           strcmp (r->node, node) == 0;
 }
 
 void
@@ -217,10 +247,13 @@ tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
         s_refuse (self, node, join->rank, text);
         return;
     }
-    if (!part)
+    if (!part && self->parts < TP_NODES_MAX)
         part = s_add_part (self, node);
-    if (!part || join->n_data == 0)
+    if (!part) {
+        s_refuse (self, node, join->rank,
+                  "the job has too many nodes, or the coordinator no memory");
         return;
+    }
     snprintf (part->data, sizeof part->data, "%s", join->data[0]);
     tc_rank_t *rank = &self->rank[join->rank];
     *rank = (tc_rank_t){ .joined = true, .pid = join->pid };
@@ -231,7 +264,7 @@ tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
     if (++self->joined == self->size)
         s_start (self);
     else
-        s_tell_forming (self, now_ms);
+        s_changed (self, now_ms);
 }
 
 void
@@ -260,19 +293,22 @@ s_unjoin (tc_job_t *self, uint32_t rank, int64_t now_ms)
 {
     self->rank[rank] = (tc_rank_t){ .joined = false };
     self->joined--;
+    for (uint32_t r = 0; rank == self->first && r < self->size; r++)
+        if (self->rank[r].joined)
+            self->first = r;  //  someone to name in a refusal
     s_drop_empty_parts (self);
     if (self->joined == 0)
         s_event (self, LEFT_ALL);
     else
-        s_tell_forming (self, now_ms);
+        s_changed (self, now_ms);
 }
 
 //  One rank less. When none is left the agents may let their connections go.
 static bool
 s_gone (tc_job_t *self, uint32_t rank)
 {
-    if (rank >= self->size || !self->rank[rank].joined
-        || self->rank[rank].left || self->rank[rank].lost)
+    if (rank >= self->size || !self->rank[rank].joined ||
+        self->rank[rank].left || self->rank[rank].lost)
         return false;
     self->gone++;
     return true;
@@ -334,8 +370,8 @@ void
 tc_job_lost (tc_job_t *self, const char *node, const Tutti__Lost *lost,
              int64_t now_ms)
 {
-    if (lost->rank < self->size
-        && strcmp (self->rank[lost->rank].node, node) == 0)
+    if (lost->rank < self->size &&
+        strcmp (self->rank[lost->rank].node, node) == 0)
         s_lose (self, lost->rank, lost->cause, now_ms);
 }
 
@@ -353,15 +389,16 @@ tc_job_abort (tc_job_t *self, const char *node, const Tutti__Abort *abort)
 {
     Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
     Tutti__Abort copy = *abort;
+    if (!s_part (self, node))
+        return;
     e.body_case = TUTTI__ENVELOPE__BODY_ABORT;
     e.abort = &copy;
     tc_job_tell (self, node, &e);
 }
 
 void
-tc_job_supersede (tc_job_t *self, uint32_t attempt, int64_t now_ms)
+tc_job_supersede (tc_job_t *self, uint32_t attempt)
 {
-    (void) now_ms;
     char text[TP_TEXT_MAX];
     Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
     Tutti__Abort abort = TUTTI__ABORT__INIT;
@@ -378,6 +415,12 @@ tc_job_supersede (tc_job_t *self, uint32_t attempt, int64_t now_ms)
 }
 
 void
+tc_job_mute (tc_job_t *self)
+{
+    self->muted = true;
+}
+
+void
 tc_job_progress (tc_job_t *self, const char *node,
                  const Tutti__Progress *progress)
 {
@@ -388,8 +431,8 @@ tc_job_progress (tc_job_t *self, const char *node,
     part->cpu_us = progress->cpu_us;
     for (size_t i = 0; i < progress->n_ranks; i++) {
         const Tutti__RankProgress *p = progress->ranks[i];
-        if (p->rank >= self->size
-            || strcmp (self->rank[p->rank].node, node) != 0)
+        if (p->rank >= self->size ||
+            strcmp (self->rank[p->rank].node, node) != 0)
             continue;
         tc_rank_t *rank = &self->rank[p->rank];
         rank->seq = p->seq;
@@ -430,6 +473,12 @@ int64_t
 tc_job_epoch (const tc_job_t *self)
 {
     return self->epoch;
+}
+
+uint32_t
+tc_job_joined (const tc_job_t *self)
+{
+    return self->joined;
 }
 
 uint32_t

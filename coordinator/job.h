@@ -29,7 +29,7 @@ typedef struct tc_rank {
     char node[TP_NAME_MAX];
     char host[TP_NAME_MAX];
     uint32_t pid;
-    uint64_t seq;      //  last finished op of the world
+    uint64_t seq;  //  last finished op of the world
     char op[96];
     char path[16];
     bool waiting;
@@ -51,6 +51,8 @@ typedef struct tc_job_context {
     void (*send) (void *arg, const char *node, Tutti__Envelope *envelope);
     //  A new epoch, never used before.
     int64_t (*epoch) (void *arg);
+    //  The state has changed: record it.
+    void (*changed) (void *arg, const tc_job_t *job);
 } tc_job_context_t;
 
 //  A job named by the JOIN of its first rank. CONTEXT must outlive it.
@@ -88,14 +90,18 @@ tc_job_abort (tc_job_t *self, const char *node, const Tutti__Abort *abort);
 
 //  A higher attempt replaces this one.
 void
-tc_job_supersede (tc_job_t *self, uint32_t attempt, int64_t now_ms);
+tc_job_supersede (tc_job_t *self, uint32_t attempt);
+
+//  Say nothing any more: another run has the name.
+void
+tc_job_mute (tc_job_t *self);
 
 //  What NODE's worker reports.
 void
 tc_job_progress (tc_job_t *self, const char *node,
                  const Tutti__Progress *progress);
 
-//  Time passes: remind who waits. Call at least every second.
+//  Time passes: remind who waits. Call some times a second.
 void
 tc_job_tick (tc_job_t *self, int64_t now_ms);
 
@@ -109,11 +115,14 @@ tc_job_state (const tc_job_t *self);
 int64_t
 tc_job_epoch (const tc_job_t *self);
 uint32_t
+tc_job_joined (const tc_job_t *self);  //  ranks
+uint32_t
 tc_job_size (const tc_job_t *self);
 const tc_rank_t *
 tc_job_rank (const tc_job_t *self, uint32_t rank);
 const tc_part_t *
-tc_job_parts (const tc_job_t *self, size_t *n_p);  //  in ring order once started
+tc_job_parts (const tc_job_t *self,
+              size_t *n_p);  //  in ring order once started
 const char *
 tc_job_text (const tc_job_t *self);  //  why it failed
 void

@@ -67,8 +67,8 @@ s_configs_agree (const tc_job_t *self, const Tutti__Join *join, char *text)
 }
 
 bool
-tc_job_admits (const tc_job_t *self, const char *node,
-               const Tutti__Join *join, char *text)
+tc_job_admits (const tc_job_t *self, const char *node, const Tutti__Join *join,
+               char *text)
 {
     if (!s_sizes_agree (self, join, text))
         return false;
@@ -79,13 +79,22 @@ tc_job_admits (const tc_job_t *self, const char *node,
         return false;
     }
     const tc_rank_t *holder = &self->rank[join->rank];
+    if (holder->left || holder->lost) {
+        snprintf (text, TP_TEXT_MAX,
+                  "job %s: rank %u (pid %u on host %s) has left this run, "
+                  "which still goes on with the others; a new run needs "
+                  "another TUTTI_JOB or a higher TUTTI_ATTEMPT",
+                  self->name, join->rank, holder->pid, holder->host);
+        return false;
+    }
     if (holder->joined || self->state != TC_JOB_FORMING) {
         snprintf (text, TP_TEXT_MAX,
                   "job %s: rank %u is taken by pid %u on host %s (node %s); "
-                  "%s asks from node %s. A new run needs another TUTTI_JOB or "
+                  "pid %u on host %s (node %s) asks for it. A new run needs "
+                  "another TUTTI_JOB or "
                   "a higher TUTTI_ATTEMPT",
                   self->name, join->rank, holder->pid, holder->host,
-                  holder->node, join->host, node);
+                  holder->node, join->pid, join->host, node);
         return false;
     }
     return s_configs_agree (self, join, text);

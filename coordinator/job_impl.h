@@ -5,17 +5,20 @@
 
 #include "coordinator/job.h"
 
+//  One run; owned by the coordinator's loop.
 struct tc_job {
     char name[TP_NAME_MAX];
     uint32_t attempt, size;
     const tc_job_context_t *context;
     tc_job_state_t state;  //  written by s_event in job.c only
-    int64_t epoch, remind_ms;
-    tc_rank_t *rank;   //  ours
+    bool muted;
+    int64_t epoch;
+    int64_t told_ms, remind_ms;  //  FORMING: last and next
+    tc_rank_t *rank;             //  ours
     uint32_t joined, gone;
-    tc_part_t *part;   //  ours
+    tc_part_t *part;  //  ours
     size_t parts;
-    uint32_t first;    //  rank that set size and config
+    uint32_t first;        //  rank that set size and config
     Tutti__Config config;  //  strings below
     char algorithm[TP_NAME_MAX], transport[TP_NAME_MAX];
     char text[TP_TEXT_MAX];
@@ -24,8 +27,8 @@ struct tc_job {
 //  Whether this rank may join; if not, TEXT (TP_TEXT_MAX) says who differs
 //  from whom and what to do.
 bool
-tc_job_admits (const tc_job_t *self, const char *node,
-               const Tutti__Join *join, char *text);
+tc_job_admits (const tc_job_t *self, const char *node, const Tutti__Join *join,
+               char *text);
 
 //  Put the parts in ring order. TUTTI_ENOMEM.
 tutti_err_t

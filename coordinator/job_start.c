@@ -36,7 +36,7 @@ typedef struct start {
     Tutti__Member *member, **members;
     uint32_t *ranks;
     char **data;
-    uint8_t key[32];
+    uint8_t key[TP_KEY_BYTES];
 } start_t;
 
 //  Members with their ranks; one array holds the ranks of all.
@@ -84,26 +84,25 @@ s_tell_start (tc_job_t *self, start_t *s)
     s->start.config = &self->config;
     e.body_case = TUTTI__ENVELOPE__BODY_START;
     e.start = &s->start;
-    s_tell (self, NULL, &e);
+    tc_job_tell (self, NULL, &e);
     sodium_memzero (s->key, sizeof s->key);
 }
 
-static void
-s_start (tc_job_t *self)
+tutti_err_t
+tc_job_tell_start (tc_job_t *self)
 {
     start_t s = { .member = calloc (self->parts, sizeof *s.member),
                   .members = calloc (self->parts, sizeof *s.members),
                   .data = calloc (self->parts, sizeof *s.data),
                   .ranks = calloc (self->size, sizeof *s.ranks) };
-    if (s.member && s.members && s.data && s.ranks
-        && s_order_parts (self) == TUTTI_OK) {
-        self->epoch = self->context->epoch (self->context->arg);
-        s_event (self, COMPLETE);
+    tutti_err_t err = TUTTI_ENOMEM;
+    if (s.member && s.members && s.data && s.ranks) {
+        err = TUTTI_OK;
         s_tell_start (self, &s);
-    } else
-        tc_log ("job", "job=%s error=\"no memory to start\"", self->name);
+    }
     free (s.member);
     free (s.members);
     free (s.data);
     free (s.ranks);
+    return err;
 }

@@ -20,8 +20,8 @@ tc_log (const char *event, const char *format, ...)
                        now.tv_nsec / 1000000, event);
     va_list args;
     va_start (args, format);
-    int more = vsnprintf (line + at, sizeof line - 1 - (size_t) at, format,
-                          args);
+    int more =
+        vsnprintf (line + at, sizeof line - 1 - (size_t) at, format, args);
     va_end (args);
     size_t len = (size_t) (at + (more > 0 ? more : 0));
     if (len > sizeof line - 2)

@@ -10,33 +10,43 @@
 #include <stdlib.h>
 #include <string.h>
 
-static volatile bool s_stop;
+static volatile sig_atomic_t s_stop;
 
-static const char s_help[]
-    = "tutti-coordinator: rendezvous, ring order, health and status of a "
-      "cluster\n"
-      "usage: tutti-coordinator [OPTION...]\n"
-      "  --bind ENDPOINT     control messages (tcp://127.0.0.1:7070)\n"
-      "  --http HOST:PORT    status endpoint (127.0.0.1:7071)\n"
-      "  --state sqlite:PATH what survives a restart (none: kept in memory)\n"
-      "  --keys FILE|fd:N    lines coordinator_secret, coordinator_public,\n"
-      "                      agent_public, each with a Z85 key\n"
-      "  --insecure          no keys: for one machine, never a network\n"
-      "  --heartbeat-ms N    how often agents report (200)\n"
-      "  --suspect-ms N      silence until an agent is suspect (1000)\n"
-      "  --lost-ms N         silence until it is lost (5000)\n"
-      "  --help, --version\n"
-      "Port 0 takes any free port; the ready line tells. Each option has an\n"
-      "environment variable: --lost-ms is TUTTI_COORDINATOR_LOST_MS.\n"
-      "Exit status: 0 stopped by a signal, 1 cannot serve, 2 bad options.\n";
+static const char s_help[] =
+    "tutti-coordinator: rendezvous, ring order, health and status of a "
+    "cluster\n"
+    "usage: tutti-coordinator [OPTION...]\n"
+    "  --bind ENDPOINT     control messages (tcp://127.0.0.1:7070)\n"
+    "  --http HOST:PORT    status endpoint (127.0.0.1:7071)\n"
+    "  --state sqlite:PATH what survives a restart (none: kept in memory)\n"
+    "  --keys FILE|fd:N    lines coordinator_secret, coordinator_public,\n"
+    "                      agent_public, each with a Z85 key\n"
+    "  --insecure          no keys: for one machine, never a network\n"
+    "  --heartbeat-ms N    how often agents report (200)\n"
+    "  --suspect-ms N      silence until an agent is suspect (1000)\n"
+    "  --lost-ms N         silence until it is lost (5000)\n"
+    "  --help, --version\n"
+    "Port 0 takes any free port; the ready line tells. Each option has an\n"
+    "environment variable: --lost-ms is TUTTI_COORDINATOR_LOST_MS.\n"
+    "Exit status: 0 stopped by a signal, 1 cannot serve, 2 bad options.\n";
 
 typedef struct options {
     const char *bind, *http, *state, *keys;
     tc_coord_options_t coord;
 } options_t;
 
-enum { BIND = 256, HTTP, STATE, KEYS, INSECURE, HEARTBEAT, SUSPECT, LOST,
-       HELP, VERSION };
+enum {
+    BIND = 256,
+    HTTP,
+    STATE,
+    KEYS,
+    INSECURE,
+    HEARTBEAT,
+    SUSPECT,
+    LOST,
+    HELP,
+    VERSION
+};
 
 static const struct option s_options[] = {
     { "bind", required_argument, NULL, BIND },
@@ -136,8 +146,8 @@ s_check (const options_t *o)
                   "");
     if (o->keys && c->insecure)
         s_refuse ("--keys and --insecure exclude each other", "");
-    if (c->heartbeat_ms * 2 > c->patience.suspect
-        || c->patience.suspect >= c->patience.lost)
+    if (c->heartbeat_ms * 2 > c->patience.suspect ||
+        c->patience.suspect >= c->patience.lost)
         s_refuse ("needs 2 x heartbeat-ms <= suspect-ms < lost-ms", "");
 }
 
@@ -145,7 +155,7 @@ static void
 s_on_signal (int number)
 {
     (void) number;
-    s_stop = true;
+    s_stop = 1;
 }
 
 //  No SA_RESTART: a signal ends the wait of the loop.
@@ -158,11 +168,30 @@ s_set_signals (void)
     signal (SIGPIPE, SIG_IGN);
 }
 
+//  Threads must not take our signals: one would not end the wait.
+static void
+s_mask_signals (int how)
+{
+    sigset_t set;
+    sigemptyset (&set);
+    sigaddset (&set, SIGTERM);
+    sigaddset (&set, SIGINT);
+    sigprocmask (how, &set, NULL);
+}
+
 static int
-s_fail (const char *text)
+s_fail (tutti_err_t err, const char *text)
 {
     fprintf (stderr, "tutti-coordinator: %s\n", text);
-    return 1;
+    return err == TUTTI_EINVAL ? 2 : 1;
+}
+
+//  Without a store no epoch is known, so they start at a random place: agents
+//  may still run jobs of our forerunner. Below 2^53, for readers of JSON.
+static int64_t
+s_first_epoch (uint64_t incarnation)
+{
+    return (int64_t) (incarnation >> 33) << 20;
 }
 
 static int
@@ -172,25 +201,32 @@ s_serve (options_t *o)
     tc_wire_t *wire = NULL;
     tc_http_t *http = NULL;
     tc_store_t *store = NULL;
-    tutti_err_t err
-        = tc_store_open (&store, o->state, &o->coord.last_epoch, text);
+    tc_coord_options_t *c = &o->coord;
+    randombytes_buf (&c->incarnation, sizeof c->incarnation);
+    c->incarnation |= 1;
+    s_mask_signals (SIG_BLOCK);
+    tutti_err_t err =
+        tc_store_open (&store, o->state, c->incarnation, &c->epoch, text);
+    if (!o->state)
+        c->epoch = s_first_epoch (c->incarnation);
     if (!err)
         err = tc_http_open (&http, o->http, text);
     if (!err)
         err = tc_wire_open (&wire, o->bind, o->keys, text);
+    s_mask_signals (SIG_UNBLOCK);
     if (!err) {
         printf ("ready control=%s http=%s key=%s\n", tc_wire_endpoint (wire),
                 tc_http_url (http), tc_wire_key (wire));
         fflush (stdout);
-        if (o->coord.insecure)
+        if (c->insecure)
             tc_log ("insecure", "text=\"anybody who reaches %s may join\"",
                     tc_wire_endpoint (wire));
-        err = tc_coord_run (&o->coord, wire, http, store, &s_stop);
+        err = tc_coord_run (c, wire, http, store, &s_stop);
     }
     tc_wire_close (&wire);
     tc_http_close (&http);
     tc_store_close (&store);
-    return err ? s_fail (text) : 0;
+    return err ? s_fail (err, text) : 0;
 }
 
 int
@@ -208,7 +244,7 @@ main (int argc, char **argv)
         s_refuse ("unknown argument ", argv[optind]);
     s_check (&o);
     if (sodium_init () < 0)
-        return s_fail ("libsodium cannot start");
+        return s_fail (TUTTI_ESTATE, "libsodium cannot start");
     s_set_signals ();
     return s_serve (&o);
 }

@@ -45,8 +45,7 @@ s_enter (tc_node_t *self, tc_node_state_t state, int64_t now_ms)
     if (state == TC_NODE_READY)
         self->deadline = now_ms + self->patience.suspect;
     if (state == TC_NODE_SUSPECT)
-        self->deadline
-            = now_ms + self->patience.lost - self->patience.suspect;
+        self->deadline = now_ms + self->patience.lost - self->patience.suspect;
     self->state = state;
 }
 

@@ -16,46 +16,77 @@
 
 //  --------------------------------------------------------------------- JSON
 
+//  jansson takes UTF-8 only, and an agent may have cut a character in two.
 static json_t *
-s_node (const tc_coord_t *coord, const tc_node_t *node)
+s_text (const char *text)
 {
-    json_t *ranks = json_array ();
+    json_t *string = json_string (text);
+    char clean[TP_TEXT_MAX];
+    if (string)
+        return string;
+    snprintf (clean, sizeof clean, "%s", text);
+    for (char *c = clean; *c; c++)
+        if ((unsigned char) *c > 126)
+            *c = '?';
+    return json_string (clean);
+}
+
+static bool
+s_alive (const tc_job_t *job)
+{
+    return tc_job_state (job) < TC_JOB_FINISHED;
+}
+
+//  The ranks of every node, of all jobs: name -> array.
+static json_t *
+s_ranks_of_nodes (const tc_coord_t *coord)
+{
+    json_t *all = json_object ();
+    for (size_t i = 0; i < coord->n_nodes; i++)
+        json_object_set_new (all, tc_node_name (coord->nodes[i]->node),
+                             json_array ());
     for (size_t i = 0; i < coord->n_jobs; i++) {
         const tc_job_t *job = coord->jobs[i];
-        for (uint32_t r = 0; tc_job_state (job) == TC_JOB_RUNNING
-                             && r < tc_job_size (job);
-             r++)
-            if (strcmp (tc_job_rank (job, r)->node, tc_node_name (node)) == 0)
-                json_array_append_new (ranks, json_integer (r));
+        for (uint32_t r = 0; s_alive (job) && r < tc_job_size (job); r++) {
+            const tc_rank_t *rank = tc_job_rank (job, r);
+            if (rank->joined && !rank->left)
+                json_array_append_new (json_object_get (all, rank->node),
+                                       json_integer (r));
+        }
     }
-    return json_pack ("{s:s, s:s, s:s, s:s, s:o}", "node",
-                      tc_node_name (node), "host", tc_node_host (node), "addr",
-                      tc_node_address (node), "state",
-                      tc_node_state_name (tc_node_state (node)), "ranks",
+    return all;
+}
+
+static json_t *
+s_node (const tc_node_t *node, json_t *ranks)
+{
+    const char *state = tc_node_state_name (tc_node_state (node));
+    return json_pack ("{s:s, s:o, s:o, s:s, s:O}", "node", tc_node_name (node),
+                      "host", s_text (tc_node_host (node)), "addr",
+                      s_text (tc_node_address (node)), "state", state, "ranks",
                       ranks);
 }
 
 static json_t *
 s_rank (uint32_t rank, const tc_rank_t *r)
 {
-    const char *state = !r->joined  ? "missing"
-                        : r->lost   ? "lost"
-                        : r->left   ? "left"
+    const char *state = !r->joined   ? "missing"
+                        : r->lost    ? "lost"
+                        : r->left    ? "left"
                         : r->waiting ? "waiting"
                                      : "computing";
-    return json_pack ("{s:i, s:s, s:i, s:s, s:I, s:s, s:s}", "rank",
-                      (int) rank, "node", r->node, "pid", (int) r->pid,
-                      "state", state, "seq", (json_int_t) r->seq, "op", r->op,
-                      "path", r->path);
+    return json_pack ("{s:i, s:s, s:I, s:s, s:I, s:o, s:o}", "rank",
+                      (int) rank, "node", r->node, "pid", (json_int_t) r->pid,
+                      "state", state, "seq", (json_int_t) r->seq, "op",
+                      s_text (r->op), "path", s_text (r->path));
 }
 
 static json_t *
 s_missing (const tc_job_t *job)
 {
     json_t *list = json_array ();
-    for (uint32_t r = 0; tc_job_state (job) == TC_JOB_FORMING
-                         && r < tc_job_size (job);
-         r++)
+    for (uint32_t r = 0;
+         tc_job_state (job) == TC_JOB_FORMING && r < tc_job_size (job); r++)
         if (!tc_job_rank (job, r)->joined)
             json_array_append_new (list, json_integer (r));
     return list;
@@ -76,13 +107,13 @@ s_job (const tc_job_t *job)
     for (uint32_t r = 0; r < tc_job_size (job); r++)
         json_array_append_new (ranks, s_rank (r, tc_job_rank (job, r)));
     return json_pack (
-        "{s:s, s:i, s:s, s:s, s:I, s:i, s:o, s:o, s:n, s:I, s:I, s:o, s:[], "
-        "s:n, s:s}",
-        "job", tc_job_name (job), "attempt", (int) tc_job_attempt (job),
-        "tenant", "", "state", tc_job_state_name (tc_job_state (job)),
-        "epoch", (json_int_t) tc_job_epoch (job), "size",
-        (int) tc_job_size (job), "missing", s_missing (job), "ring", ring,
-        "comm_share", "wire_bytes", wire, "cpu_us", cpu, "ranks", ranks,
+        "{s:s, s:I, s:s, s:s, s:I, s:I, s:o, s:o, s:n, s:I, s:I, s:o, s:[], "
+        "s:n, s:o}",
+        "job", tc_job_name (job), "attempt", (json_int_t) tc_job_attempt (job),
+        "tenant", "", "state", tc_job_state_name (tc_job_state (job)), "epoch",
+        (json_int_t) tc_job_epoch (job), "size",
+        (json_int_t) tc_job_size (job), "missing", s_missing (job), "ring",
+        ring, "comm_share", "wire_bytes", wire, "cpu_us", cpu, "ranks", ranks,
         "stragglers", "stall", "text", tc_job_text (job));
 }
 
@@ -90,24 +121,19 @@ static json_t *
 s_status (const tc_coord_t *coord)
 {
     json_t *nodes = json_array (), *jobs = json_array ();
-    for (size_t i = 0; i < coord->n_nodes; i++)
-        json_array_append_new (nodes, s_node (coord, coord->nodes[i].node));
+    json_t *ranks = s_ranks_of_nodes (coord);
+    for (size_t i = 0; i < coord->n_nodes; i++) {
+        const tc_node_t *node = coord->nodes[i]->node;
+        json_array_append_new (
+            nodes,
+            s_node (node, json_object_get (ranks, tc_node_name (node))));
+    }
     for (size_t i = 0; i < coord->n_jobs; i++)
         json_array_append_new (jobs, s_job (coord->jobs[i]));
+    json_decref (ranks);
     return json_pack ("{s:s, s:b, s:i, s:o, s:[], s:o}", "version", VERSION,
                       "insecure", coord->options.insecure, "plan", 1, "nodes",
                       nodes, "edges", "jobs", jobs);
-}
-
-//  By name; the last of a name wins, which is the latest.
-static json_t *
-s_by_name (const tc_coord_t *coord)
-{
-    json_t *all = json_object ();
-    for (size_t i = 0; i < coord->n_jobs; i++)
-        json_object_set_new (all, tc_job_name (coord->jobs[i]),
-                             s_job (coord->jobs[i]));
-    return all;
 }
 
 //  ------------------------------------------------------------------ metrics
@@ -128,11 +154,25 @@ s_family (page_t *page, const char *name, const char *type, const char *help)
              help, (int) len, name, type);
 }
 
+//  A name from an agent, safe between quotes.
+static void
+s_label (const char *text, char *label)
+{
+    while (*text) {
+        bool safe = strchr ("-_.", *text) || (*text >= '0' && *text <= '9') ||
+                    (*text >= 'A' && *text <= 'Z') ||
+                    (*text >= 'a' && *text <= 'z');
+        *label++ = safe ? *text : '_';
+        text++;
+    }
+    *label = 0;
+}
+
 static void
 s_op_metrics (page_t *page, const tc_totals_t *t)
 {
-    static const char *bounds[]
-        = { "1e-05", "0.0001", "0.001", "0.01", "0.1", "1.0", "10.0", "+Inf" };
+    static const char *bounds[] = { "1e-05", "0.0001", "0.001", "0.01",
+                                    "0.1",   "1.0",    "10.0",  "+Inf" };
     s_family (page, "tutti_ops_total", "counter",
               "Finished operations, counted once a node.");
     for (int k = 0; k < TP_KINDS; k++)
@@ -142,7 +182,7 @@ s_op_metrics (page_t *page, const tc_totals_t *t)
               "Seconds from call to result.");
     for (int k = 0; k < TP_KINDS; k++) {
         unsigned long long sum = 0;
-        for (int b = 0; b < 8; b++) {
+        for (int b = 0; b < TC_BUCKETS; b++) {
             sum += t->bucket[k][b];
             fprintf (page->file,
                      "tutti_op_seconds_bucket{kind=\"%s\",le=\"%s\"} %llu\n",
@@ -168,8 +208,12 @@ s_byte_metrics (page_t *page, const tc_totals_t *t)
              bytes);
     s_family (page, "tutti_wire_bytes_total", "counter",
               "Payload bytes sent between nodes.");
-    fprintf (page->file, "tutti_wire_bytes_total{transport=\"tcp\"} %llu\n",
-             (unsigned long long) t->wire_bytes);
+    for (int i = 0; i < TC_TRANSPORTS && t->transport[i][0]; i++) {
+        char label[sizeof t->transport[i]];
+        s_label (t->transport[i], label);
+        fprintf (page->file, "tutti_wire_bytes_total{transport=\"%s\"} %llu\n",
+                 label, (unsigned long long) t->wire_bytes[i]);
+    }
 }
 
 static void
@@ -179,7 +223,7 @@ s_state_metrics (page_t *page, const tc_coord_t *coord)
     for (int s = 0; s < TC_NODE_STATES; s++) {
         int n = 0;
         for (size_t i = 0; i < coord->n_nodes; i++)
-            n += (int) tc_node_state (coord->nodes[i].node) == s;
+            n += (int) tc_node_state (coord->nodes[i]->node) == s;
         fprintf (page->file, "tutti_nodes{state=\"%s\"} %d\n",
                  tc_node_state_name ((tc_node_state_t) s), n);
     }
@@ -191,8 +235,8 @@ s_state_metrics (page_t *page, const tc_coord_t *coord)
             continue;  //  shown as forming
         for (size_t i = 0; i < coord->n_jobs; i++) {
             int state = (int) tc_job_state (coord->jobs[i]);
-            n += state == s
-                 || (s == TC_JOB_FORMING && state == TC_JOB_STARTING);
+            n += state == s ||
+                 (s == TC_JOB_FORMING && state == TC_JOB_STARTING);
         }
         fprintf (page->file, "tutti_jobs{state=\"%s\"} %d\n",
                  tc_job_state_name ((tc_job_state_t) s), n);
@@ -204,7 +248,7 @@ s_message_metrics (page_t *page, const tc_coord_t *coord)
 {
     s_family (page, "tutti_coordinator_messages_total", "counter",
               "Control messages received by type.");
-    for (int b = 1; b < 32; b++) {
+    for (int b = 1; b < TC_BODIES; b++) {
         Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
         e.body_case = (Tutti__Envelope__BodyCase) b;
         if (coord->messages[b] > 0)
@@ -227,8 +271,8 @@ s_metrics (const tc_coord_t *coord, bool open)
     page_t page = { open_memstream (&text, &len), open };
     if (!page.file)
         return NULL;
-    s_op_metrics (&page, &coord->totals);
-    s_byte_metrics (&page, &coord->totals);
+    s_op_metrics (&page, tc_tally_totals (coord->tally));
+    s_byte_metrics (&page, tc_tally_totals (coord->tally));
     s_state_metrics (&page, coord);
     s_message_metrics (&page, coord);
     if (open)
@@ -240,12 +284,10 @@ s_metrics (const tc_coord_t *coord, bool open)
 tc_pages_t
 tc_status_pages (const tc_coord_t *coord)
 {
-    json_t *status = s_status (coord), *jobs = s_by_name (coord);
+    json_t *status = s_status (coord);
     tc_pages_t pages = { .status = json_dumps (status, JSON_INDENT (1)),
-                         .jobs = json_dumps (jobs, JSON_COMPACT),
                          .text = s_metrics (coord, false),
                          .open = s_metrics (coord, true) };
     json_decref (status);
-    json_decref (jobs);
     return pages;
 }

@@ -9,16 +9,19 @@
 #include "coordinator/log.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <sodium.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <zmq.h>
 
 #define Z85 41  //  characters of a key with the zero
 #define AGENTS_MAX 4096
 
+//  Owned by the loop; the ZAP thread has zap and reads agents.
 struct tc_wire {
     void *context, *socket, *zap;
     pthread_t zap_thread;
@@ -31,54 +34,105 @@ struct tc_wire {
 
 //  ----------------------------------------------------------------- the keys
 
+//  A stream over the file or the inherited descriptor; closing it closes
+//  the latter too, so that no child can read it.
 static FILE *
-s_open_keys (const char *keys)
+s_open_keys (const char *keys, char *text)
 {
-    int fd;
-    char path[64];
-    if (sscanf (keys, "fd:%d", &fd) != 1)
-        return fopen (keys, "re");
-    snprintf (path, sizeof path, "/proc/self/fd/%d", fd);
-    return fopen (path, "re");
+    struct stat info;
+    char *end = "";
+    bool inherited = strncmp (keys, "fd:", 3) == 0;
+    long number = inherited ? strtol (keys + 3, &end, 10) : -1;
+    int fd = -1;
+    if (!inherited)
+        fd = open (keys, O_RDONLY | O_CLOEXEC);
+    else if (keys[3] && !*end && number > 2 && number < 65536)
+        fd = (int) number;
+    FILE *file = fd >= 0 ? fdopen (fd, "r") : NULL;
+    if (!file || fstat (fd, &info) != 0) {
+        snprintf (text, TP_TEXT_MAX, "cannot read the keys from %.200s: %s",
+                  keys, inherited ? "no such descriptor" : strerror (errno));
+        if (file)
+            fclose (file);
+        return NULL;
+    }
+    if (!inherited && S_ISREG (info.st_mode) && (info.st_mode & 077)) {
+        snprintf (text, TP_TEXT_MAX,
+                  "keys %.200s: others may read the file (mode %03o); say: "
+                  "chmod 600 %.200s",
+                  keys, (unsigned) info.st_mode & 0777, keys);
+        fclose (file);
+        return NULL;
+    }
+    if (inherited)
+        fseek (file, 0, SEEK_SET);  //  the writer's place; fails on a pipe
+    return file;
 }
 
-static void
-s_take_key (tc_wire_t *self, const char *name, const char *value)
+//  One line; false if it is none of ours.
+static bool
+s_take_key (tc_wire_t *self, const char *line)
 {
+    char name[32], value[64];
+    uint8_t raw[32];
+    if (line[0] == '#' || line[strspn (line, " \t\r\n")] == 0)
+        return true;
+    bool ok = sscanf (line, "%31s %63s", name, value) == 2 &&
+              strlen (value) == Z85 - 1 && zmq_z85_decode (raw, value);
+    if (!ok)
+        return false;
+    sodium_memzero (raw, sizeof raw);
     if (strcmp (name, "coordinator_secret") == 0)
-        snprintf (self->secret, Z85, "%s", value);
+        memcpy (self->secret, value, Z85);
     else if (strcmp (name, "coordinator_public") == 0)
-        snprintf (self->public, Z85, "%s", value);
-    else if (strcmp (name, "agent_public") == 0
-             && self->n_agents < AGENTS_MAX)
-        snprintf (self->agents[self->n_agents++], Z85, "%s", value);
+        memcpy (self->public, value, Z85);
+    else if (strcmp (name, "agent_public") == 0 && self->n_agents < AGENTS_MAX)
+        memcpy (self->agents[self->n_agents++], value, Z85);
+    else
+        ok = strcmp (name, "agent_secret") == 0;  //  one file for both
+    sodium_memzero (value, sizeof value);
+    return ok;
+}
+
+static bool
+s_keys_fit (const tc_wire_t *self)
+{
+    char derived[Z85];
+    return self->secret[0] && self->public[0] && self->n_agents > 0 &&
+           zmq_curve_public (derived, self->secret) == 0 &&
+           strcmp (derived, self->public) == 0;
 }
 
 static tutti_err_t
 s_read_keys (tc_wire_t *self, const char *keys, char *text)
 {
-    FILE *file = s_open_keys (keys);
-    self->agents = calloc (AGENTS_MAX, sizeof *self->agents);
-    if (!file || !self->agents) {
-        snprintf (text, TP_TEXT_MAX, "cannot read the keys from %s: %s", keys,
-                  strerror (errno));
-        if (file)
-            fclose (file);
+    FILE *file = s_open_keys (keys, text);
+    if (!file)
         return TUTTI_EINVAL;
+    self->agents = calloc (AGENTS_MAX, sizeof *self->agents);
+    char line[256];
+    int number = 0, bad = 0;
+    while (self->agents && !bad && fgets (line, sizeof line, file)) {
+        number++;
+        if (!s_take_key (self, line))
+            bad = number;
     }
-    char line[256], name[64], value[64];
-    while (fgets (line, sizeof line, file))
-        if (sscanf (line, "%63s %63s", name, value) == 2
-            && strlen (value) == Z85 - 1)
-            s_take_key (self, name, value);
     fclose (file);
     sodium_memzero (line, sizeof line);
-    if (self->secret[0] && self->public[0] && self->n_agents > 0)
+    if (!self->agents)
+        return TUTTI_ENOMEM;
+    if (!bad && s_keys_fit (self))
         return TUTTI_OK;
-    snprintf (text, TP_TEXT_MAX,
-              "%s needs lines coordinator_secret, coordinator_public and "
-              "agent_public, each with a key of 40 characters",
-              keys);
+    if (bad)
+        snprintf (text, TP_TEXT_MAX,
+                  "keys %.200s: line %d is no NAME and key of 40 characters",
+                  keys, bad);
+    else
+        snprintf (text, TP_TEXT_MAX,
+                  "keys %.200s: needs coordinator_secret, coordinator_public "
+                  "(that belongs to it) and agent_public; make them with "
+                  "tutti keys",
+                  keys);
     return TUTTI_EINVAL;
 }
 
@@ -125,9 +179,9 @@ s_zap_thread (void *arg)
     while ((n = s_zap_receive (self->zap, frames, lens)) >= 0) {
         if (n < 2)
             continue;
-        bool ok = n >= 7 && lens[5] == 5
-                  && memcmp (frames[5], "CURVE", 5) == 0 && lens[6] == 32
-                  && s_allowed (self, (uint8_t *) frames[6]);
+        bool ok = n >= 7 && lens[5] == 5 &&
+                  memcmp (frames[5], "CURVE", 5) == 0 && lens[6] == 32 &&
+                  s_allowed (self, (uint8_t *) frames[6]);
         char user[Z85] = "";
         if (ok)
             zmq_z85_encode (user, (uint8_t *) frames[6], 32);
@@ -152,9 +206,11 @@ s_start_zap (tc_wire_t *self)
     if (!self->zap)
         return TUTTI_ENOMEM;
     zmq_setsockopt (self->zap, ZMQ_LINGER, &none, sizeof none);
-    if (zmq_bind (self->zap, "inproc://zeromq.zap.01")
-        || pthread_create (&self->zap_thread, NULL, s_zap_thread, self))
+    if (zmq_bind (self->zap, "inproc://zeromq.zap.01") ||
+        pthread_create (&self->zap_thread, NULL, s_zap_thread, self)) {
+        zmq_close (self->zap);
         return TUTTI_ENOMEM;
+    }
     self->zap_runs = true;
     return TUTTI_OK;
 }
@@ -170,7 +226,7 @@ s_option (void *socket, int option, int value)
 //  All options in one place (R14): a full queue is an error, never a wait; an
 //  unknown peer is an error, not silence; nothing is kept for the dead.
 static void
-s_set_options (tc_wire_t *self)
+s_set_options (tc_wire_t *self, const char *endpoint)
 {
     int64_t largest = TP_MSG_MAX;
     s_option (self->socket, ZMQ_LINGER, 0);
@@ -183,13 +239,32 @@ s_set_options (tc_wire_t *self)
     s_option (self->socket, ZMQ_HEARTBEAT_TIMEOUT, 10000);
     s_option (self->socket, ZMQ_TCP_KEEPALIVE, 1);
     s_option (self->socket, ZMQ_BACKLOG, 4096);
-    s_option (self->socket, ZMQ_IPV6, 1);
+    s_option (self->socket, ZMQ_IPV6, strchr (endpoint, '[') != NULL);
     zmq_setsockopt (self->socket, ZMQ_MAXMSGSIZE, &largest, sizeof largest);
     if (self->n_agents > 0) {
         s_option (self->socket, ZMQ_CURVE_SERVER, 1);
         zmq_setsockopt (self->socket, ZMQ_CURVE_SECRETKEY, self->secret, Z85);
         zmq_setsockopt (self->socket, ZMQ_ZAP_DOMAIN, "tutti", 5);
     }
+}
+
+static tutti_err_t
+s_bind (tc_wire_t *self, const char *endpoint, char *text)
+{
+    size_t len = sizeof self->endpoint;
+    self->socket = zmq_socket (self->context, ZMQ_ROUTER);
+    if (!self->socket)
+        return TUTTI_ENOMEM;
+    s_set_options (self, endpoint);
+    if (zmq_bind (self->socket, endpoint) == 0 &&
+        zmq_getsockopt (self->socket, ZMQ_LAST_ENDPOINT, self->endpoint,
+                        &len) == 0)
+        return TUTTI_OK;
+    int why = zmq_errno ();
+    snprintf (text, TP_TEXT_MAX, "cannot bind %.200s: %s", endpoint,
+              zmq_strerror (why));
+    return why == EINVAL || why == EPROTONOSUPPORT ? TUTTI_EINVAL
+                                                   : TUTTI_ESTATE;
 }
 
 tutti_err_t
@@ -200,24 +275,19 @@ tc_wire_open (tc_wire_t **self_p, const char *endpoint, const char *keys,
     if (!self)
         return TUTTI_ENOMEM;
     tutti_err_t err = keys ? s_read_keys (self, keys, text) : TUTTI_OK;
+    if (!err && strncmp (endpoint, "tcp://", 6) != 0) {
+        snprintf (text, TP_TEXT_MAX, "--bind %.200s is not tcp://HOST:PORT",
+                  endpoint);
+        err = TUTTI_EINVAL;
+    }
     if (!err) {
         self->context = zmq_ctx_new ();
-        if (keys && s_start_zap (self))
-            err = TUTTI_ENOMEM;
-        self->socket = zmq_socket (self->context, ZMQ_ROUTER);
+        err = self->context ? TUTTI_OK : TUTTI_ENOMEM;
     }
-    if (!err && self->socket) {
-        size_t len = sizeof self->endpoint;
-        s_set_options (self);
-        if (zmq_bind (self->socket, endpoint) == 0)
-            zmq_getsockopt (self->socket, ZMQ_LAST_ENDPOINT, self->endpoint,
-                            &len);
-        else {
-            snprintf (text, TP_TEXT_MAX, "cannot bind %s: %s", endpoint,
-                      zmq_strerror (errno));
-            err = TUTTI_EINVAL;
-        }
-    }
+    if (!err && keys)
+        err = s_start_zap (self);
+    if (!err)
+        err = s_bind (self, endpoint, text);
     if (err) {
         tc_wire_close (&self);
         return err;
@@ -258,7 +328,8 @@ tc_wire_key (const tc_wire_t *self)
     return self->public[0] ? self->public : "-";
 }
 
-//  The last frame of a message into MSG; the rest is dropped. Its count.
+//  The last frame of a message into BODY; the rest is dropped. How many
+//  there were, -1 without a message.
 static int
 s_read_frames (tc_wire_t *self, tc_peer_t *peer, zmq_msg_t *body)
 {
@@ -283,24 +354,25 @@ s_read_frames (tc_wire_t *self, tc_peer_t *peer, zmq_msg_t *body)
     return n;
 }
 
-bool
+tutti_err_t
 tc_wire_receive (tc_wire_t *self, int timeout_ms, tc_peer_t *peer,
                  Tutti__Envelope **envelope_p, char *text)
 {
     zmq_pollitem_t item = { self->socket, 0, ZMQ_POLLIN, 0 };
     if (zmq_poll (&item, 1, timeout_ms) <= 0)
-        return false;
+        return TUTTI_EAGAIN;
     zmq_msg_t body;
     zmq_msg_init (&body);
+    peer->len = 0;
     int frames = s_read_frames (self, peer, &body);
-    *envelope_p = NULL;
+    tutti_err_t err = frames < 0 ? TUTTI_EAGAIN : TUTTI_EPROTO;
     if (frames == 2)
-        tp_msg_unpack (zmq_msg_data (&body), zmq_msg_size (&body), envelope_p,
-                       text);
+        err = tp_msg_unpack (zmq_msg_data (&body), zmq_msg_size (&body),
+                             envelope_p, text);
     else
         snprintf (text, TP_TEXT_MAX, "a message of %d frames", frames);
     zmq_msg_close (&body);
-    return frames > 0;
+    return err;
 }
 
 bool
@@ -312,9 +384,8 @@ tc_wire_send (tc_wire_t *self, const tc_peer_t *peer,
     if (tp_msg_pack (envelope, &bytes, &len))
         return false;
     bool ok = zmq_send (self->socket, peer->id, peer->len,
-                        ZMQ_SNDMORE | ZMQ_DONTWAIT)
-                  >= 0
-              && zmq_send (self->socket, bytes, len, ZMQ_DONTWAIT) >= 0;
+                        ZMQ_SNDMORE | ZMQ_DONTWAIT) >= 0 &&
+              zmq_send (self->socket, bytes, len, ZMQ_DONTWAIT) >= 0;
     free (bytes);
     return ok;
 }

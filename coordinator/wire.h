@@ -10,7 +10,7 @@
 
 typedef struct tc_wire tc_wire_t;
 
-#define TC_PEER_MAX 64  //  bytes of a routing id
+#define TC_PEER_MAX 256  //  bytes of a routing id
 
 //  Who a message came from: the connection, as the ROUTER names it.
 typedef struct tc_peer {
@@ -20,8 +20,9 @@ typedef struct tc_peer {
 
 //  Bind to ENDPOINT ("tcp://127.0.0.1:0"). KEYS: a file, or "fd:N", with
 //  lines "coordinator_secret Z85", "coordinator_public Z85" and one or more
-//  "agent_public Z85"; NULL: no encryption, anybody may connect. TUTTI_EINVAL
-//  with one sentence in TEXT (TP_TEXT_MAX).
+//  "agent_public Z85"; NULL: no encryption, anybody may connect. TUTTI_EINVAL,
+//  TUTTI_ESTATE (the address cannot be used now), with one sentence in TEXT
+//  (TP_TEXT_MAX); TUTTI_ENOMEM.
 tutti_err_t
 tc_wire_open (tc_wire_t **self_p, const char *endpoint, const char *keys,
               char *text);
@@ -34,9 +35,10 @@ tc_wire_endpoint (const tc_wire_t *self);
 const char *
 tc_wire_key (const tc_wire_t *self);
 
-//  Wait at most TIMEOUT_MS for a message. True: *envelope_p is the caller's,
-//  or NULL and TEXT says why the bytes make no sense.
-bool
+//  Wait at most TIMEOUT_MS for a message. TUTTI_OK: *envelope_p is the
+//  caller's. TUTTI_EPROTO, TUTTI_EVERSION: PEER sent what makes no sense, TEXT
+//  (TP_TEXT_MAX) says why. TUTTI_EAGAIN: nothing came, or a signal.
+tutti_err_t
 tc_wire_receive (tc_wire_t *self, int timeout_ms, tc_peer_t *peer,
                  Tutti__Envelope **envelope_p, char *text);
 

@@ -7,46 +7,65 @@
 #define MIB (1024.0 * 1024.0)
 
 typedef struct model {
-    double a;  //  us per message
-    double b;  //  us to move the whole vector once
-    double c;  //  us to reduce the whole vector once
-    double n, rounds;
+    double a;                 //  us per message
+    double b;                 //  us to move the whole vector once
+    double c;                 //  us to reduce the whole vector once
+    double n, rounds, power;  //  power: nodes left by folding, 2^rounds
 } model_t;
 
-static uint32_t
-s_log2_up (uint32_t n)
+static model_t
+s_model (const tp_plan_t *plan, uint32_t n, uint64_t bytes)
 {
-    uint32_t rounds = 0;
-    for (uint64_t reach = 1; reach < n; reach *= 2)
-        rounds++;
-    return rounds;
+    double mib = (double) bytes / MIB;
+    model_t m = { .a = plan->alpha_us,
+                  .b = mib * plan->beta_us_per_mib,
+                  .c = mib * plan->gamma_us_per_mib,
+                  .n = n,
+                  .power = 1 };
+    for (; m.power * 2 <= m.n; m.power *= 2)
+        m.rounds++;
+    return m;
+}
+
+//  Rounds of an algorithm that takes any n as it is.
+static double
+s_rounds_up (const model_t *m)
+{
+    return m->rounds + (m->power < m->n ? 1 : 0);
 }
 
 static double
 s_star (const model_t *m, int kind)
 {
-    double others = m->n - 1;
+    double others = m->n - 1, part = others / m->n;
     switch (kind) {
     case TP_ALLREDUCE:
-        return 2 * m->a + others * (2 * m->b + m->c);
+        return others * (2 * m->a + 2 * m->b + m->c);
     case TP_REDUCE_SCATTER:
-        return 2 * m->a + others * (m->b + m->c) + m->b;
+        return others * (2 * m->a + m->b + m->c) + part * m->b;
     case TP_ALLGATHER:
-        return 2 * m->a + others * m->b + m->b;
+        return others * (2 * m->a + m->b * part) + part * m->b;
     default:
-        return m->a + others * m->b;
+        return others * (m->a + m->b);
     }
 }
 
-//  Ring, halving and direct move (n - 1) / n of the vector per phase; they
-//  differ in the number of messages.
+//  Ring, halving and direct move (n - 1) / n of the vector per phase, n the
+//  number of nodes TAKING part; they differ in the number of messages.
 static double
-s_phases (const model_t *m, int kind, double messages)
+s_phases (const model_t *m, int kind, double messages, double taking)
 {
-    double part = (m->n - 1) / m->n;
+    double part = (taking - 1) / taking;
     double phases = kind == TP_ALLREDUCE ? 2 : 1;
     double reduced = kind == TP_ALLGATHER ? 0 : part * m->c;
     return phases * (messages * m->a + part * m->b) + reduced;
+}
+
+//  Handing the vector to a neighbour before, and the result back after.
+static double
+s_fold (const model_t *m)
+{
+    return m->power < m->n ? 2 * (m->a + m->b) + m->c : 0;
 }
 
 double
@@ -57,29 +76,25 @@ tp_plan_cost (const tp_plan_t *self, int kind, int algorithm, uint32_t n,
         return HUGE_VAL;
     if (n <= 1)
         return 0;
-    double mib = (double) bytes / MIB;
-    bool power = (n & (n - 1)) == 0;
-    model_t m = { self->alpha_us, mib * self->beta_us_per_mib,
-                  mib * self->gamma_us_per_mib, n, s_log2_up (n) };
+    model_t m = s_model (self, n, bytes);
     switch (algorithm) {
     case TP_STAR:
         return s_star (&m, kind);
     case TP_RING:
     case TP_DIRECT:
-        return s_phases (&m, kind, m.n - 1);
+        return s_phases (&m, kind, m.n - 1, m.n);
     case TP_DOUBLING:
         if (kind == TP_ALLGATHER)
-            return s_phases (&m, kind, m.rounds);
-        return (m.rounds + (power ? 0 : 2)) * (m.a + m.b + m.c);
+            return s_phases (&m, kind, s_rounds_up (&m), m.n);
+        return m.rounds * (m.a + m.b + m.c) + s_fold (&m);
     case TP_HALVING:
-        if (kind == TP_REDUCE_SCATTER && !power)
-            return s_phases (&m, kind, m.n - 1);
-        return s_phases (&m, kind, m.rounds)
-               + (power ? 0 : 2 * (m.a + m.b) + m.c);
+        if (kind == TP_REDUCE_SCATTER && m.power < m.n)
+            return s_phases (&m, kind, m.n - 1, m.n);
+        return s_phases (&m, kind, m.rounds, m.power) + s_fold (&m);
     case TP_TREE:
-        return m.rounds * (m.a + m.b);
+        return s_rounds_up (&m) * (m.a + m.b);
     default:
-        return m.rounds * m.a;
+        return s_rounds_up (&m) * m.a;
     }
 }
 
@@ -102,8 +117,8 @@ tp_plan_choose (const tp_plan_t *self, int kind, int forced, uint32_t flags,
         return TP_DIRECT;
     if (tp_algorithm_ok (kind, forced))
         return forced;
-    if (kind >= 0 && kind < TP_KINDS
-        && tp_algorithm_ok (kind, self->algorithm[kind]))
+    if (kind >= 0 && kind < TP_KINDS &&
+        tp_algorithm_ok (kind, self->algorithm[kind]))
         return self->algorithm[kind];
     int best = -1;
     double least = HUGE_VAL;
@@ -120,8 +135,8 @@ tp_plan_choose (const tp_plan_t *self, int kind, int forced, uint32_t flags,
 }
 
 void
-tp_plan_wire_bytes (const tp_schedule_t *schedules, uint32_t n,
-                    size_t element, uint64_t *max_p, uint64_t *sum_p)
+tp_plan_wire_bytes (const tp_schedule_t *schedules, uint32_t n, size_t element,
+                    uint64_t *max_p, uint64_t *sum_p)
 {
     uint64_t max = 0, sum = 0;
     for (uint32_t i = 0; i < n; i++) {

@@ -17,15 +17,16 @@ static const struct {
     [TP_HALVING] = { "halving", tp_make_halving, { 0, 1, 0, 1, 0 } },
     [TP_TREE] = { "tree", tp_make_tree, { 0, 0, 0, 0, 1 } },
     [TP_DIRECT] = { "direct", tp_make_direct, { 0, 1, 1, 1, 0 } },
-    [TP_DISSEMINATION]
-    = { "dissemination", tp_make_dissemination, { 1, 0, 0, 0, 0 } },
+    [TP_DISSEMINATION] = { "dissemination",
+                           tp_make_dissemination,
+                           { 1, 0, 0, 0, 0 } },
 };
 
 bool
 tp_algorithm_ok (int kind, int algorithm)
 {
-    return kind >= 0 && kind < TP_KINDS && algorithm >= 0
-           && algorithm < TP_ALGORITHMS && s_algorithms[algorithm].kinds[kind];
+    return kind >= 0 && kind < TP_KINDS && algorithm >= 0 &&
+           algorithm < TP_ALGORITHMS && s_algorithms[algorithm].kinds[kind];
 }
 
 const char *
@@ -39,7 +40,7 @@ tp_algorithm_name (int algorithm)
 int
 tp_algorithm_value (const char *name)
 {
-    for (int i = 0; i < TP_ALGORITHMS; i++)
+    for (int i = 0; name && i < TP_ALGORITHMS; i++)
         if (strcmp (s_algorithms[i].name, name) == 0)
             return i;
     return -1;
@@ -127,10 +128,9 @@ void
 tp_copy (tp_build_t *self, uint64_t count, tp_ref_t dst, tp_ref_t src)
 {
     if (count > 0)
-        s_add (self, (tp_step_t){ .op = TP_COPY,
-                                  .count = count,
-                                  .dst = dst,
-                                  .src = src });
+        s_add (self,
+               (tp_step_t){
+                   .op = TP_COPY, .count = count, .dst = dst, .src = src });
 }
 
 void
@@ -218,11 +218,11 @@ tp_schedule_make (tp_schedule_t *self, const tp_case_t *what)
 {
     self->length = 0;
     self->work = self->temp = 0;
-    bool parted
-        = what->kind == TP_ALLGATHER || what->kind == TP_REDUCE_SCATTER;
-    if (!tp_algorithm_ok ((int) what->kind, (int) what->algorithm)
-        || what->node >= what->n || (parted && !what->parts)
-        || (what->kind == TP_BROADCAST && what->root >= what->n))
+    bool parted =
+        what->kind == TP_ALLGATHER || what->kind == TP_REDUCE_SCATTER;
+    if (!tp_algorithm_ok ((int) what->kind, (int) what->algorithm) ||
+        what->node >= what->n || (parted && !what->parts) ||
+        (what->kind == TP_BROADCAST && what->root >= what->n))
         return TUTTI_EINVAL;
     uint64_t *off = s_offsets (what);
     if (!off)
@@ -232,8 +232,10 @@ tp_schedule_make (tp_schedule_t *self, const tp_case_t *what)
     if (what->n > 1)
         s_algorithms[what->algorithm].make (&build);
     free (off);
-    if (build.err)
+    if (build.err) {
         self->length = 0;
+        self->work = self->temp = 0;
+    }
     return build.err;
 }
 
@@ -261,8 +263,8 @@ s_split (tp_blocks_t *self, const uint32_t *node_of, uint32_t first,
          uint32_t count)
 {
     if (count == 1 || s_one_node (node_of, first, count)) {
-        self->list[self->length++]
-            = (tp_block_t){ first, count, node_of[first] };
+        self->list[self->length++] =
+            (tp_block_t){ first, count, node_of[first] };
         return;
     }
     uint32_t half = tp_tree_split (count);

@@ -128,7 +128,8 @@ tp_algorithm_value (const char *name);
 
 //  Make the schedule of one node. *self must be zeroed or an old schedule,
 //  whose memory is reused. TUTTI_EINVAL: no such algorithm for this kind, or
-//  node >= n; TUTTI_ENOMEM. On error *self is empty but may be destroyed.
+//  a node out of range, or parts missing; TUTTI_ENOMEM. On error *self is
+//  empty but may be destroyed.
 tutti_err_t
 tp_schedule_make (tp_schedule_t *self, const tp_case_t *what);
 

@@ -15,11 +15,11 @@
 
 typedef struct direct {
     tp_build_t *build;
-    uint64_t vector;       //  elements
-    uint32_t blocks;       //  leaves
+    uint64_t vector;         //  elements
+    uint32_t blocks;         //  leaves
     const tp_block_t *list;  //  NULL: leaf i is node i
-    tp_ref_t *leaf;        //  where each leaf's slice of my part is
-    uint32_t at;           //  next leaf of the walk
+    tp_ref_t *leaf;          //  where each leaf's slice of my part is
+    uint32_t at;             //  next leaf of the walk
 } direct_t;
 
 static tp_block_t
@@ -48,7 +48,8 @@ s_send_slices (direct_t *self, uint32_t *own)
         }
         own[block.node]++;
     }
-    b->schedule->work = mine * self->vector;
+    //  A node without ranks still gets the result.
+    b->schedule->work = (mine > 0 ? mine : 1) * self->vector;
 }
 
 static void
@@ -60,9 +61,9 @@ s_recv_slices (direct_t *self)
     for (uint32_t i = 0; i < self->blocks; i++) {
         tp_block_t block = s_block (self, i);
         if (block.node == node) {
-            self->leaf[i]
-                = tp_work (mine++ * self->vector + b->off[node]);
-        } else {
+            self->leaf[i] = tp_work (mine++ * self->vector + b->off[node]);
+        }
+        else {
             self->leaf[i] = tp_temp (slot++ * len);
             tp_recv (b, block.node, len);
         }
@@ -87,6 +88,17 @@ s_walk (direct_t *self, uint32_t first, uint32_t count, const tp_ref_t *dst)
     return to;
 }
 
+//  Every block on one of the nodes.
+static bool
+s_blocks_ok (const tp_case_t *what)
+{
+    const tp_blocks_t *blocks = what->blocks;
+    for (uint32_t i = 0; blocks && i < blocks->length; i++)
+        if (blocks->list[i].node >= what->n)
+            return false;
+    return !blocks || blocks->length > 0;
+}
+
 //  Finished parts to everybody; what they are put over was received by their
 //  owner before.
 static void
@@ -97,8 +109,7 @@ s_spread (tp_build_t *b)
     for (uint32_t s = 1; s < n; s++)
         tp_send (b, (node + s) % n, tp_part_len (b, node), mine, mine);
     for (uint32_t s = 1; s < n; s++)
-        tp_recv (b, (node + n - s) % n,
-                 tp_part_len (b, (node + n - s) % n));
+        tp_recv (b, (node + n - s) % n, tp_part_len (b, (node + n - s) % n));
 }
 
 static void
@@ -115,8 +126,12 @@ s_reduce (tp_build_t *b)
         tp_ref_t to = tp_work (b->off[what->node]);
         s_send_slices (&self, own);
         s_recv_slices (&self);
-        s_walk (&self, 0, ranks, &to);
-    } else
+        tp_ref_t sum = s_walk (&self, 0, ranks, &to);
+        //  A tree of one leaf, which may be another node's.
+        if (sum.buf != to.buf || sum.off != to.off)
+            tp_copy (b, tp_part_len (b, what->node), to, sum);
+    }
+    else
         b->err = TUTTI_ENOMEM;
     free (own);
     free (self.leaf);
@@ -125,6 +140,10 @@ s_reduce (tp_build_t *b)
 void
 tp_make_direct (tp_build_t *self)
 {
+    if (!s_blocks_ok (self->what)) {
+        self->err = TUTTI_EINVAL;
+        return;
+    }
     if (self->what->kind != TP_ALLGATHER)
         s_reduce (self);
     if (self->what->kind != TP_REDUCE_SCATTER)

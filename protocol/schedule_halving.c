@@ -22,14 +22,16 @@ s_range (const tp_build_t *self, const tp_fold_t *fold, uint32_t first,
     if (self->what->kind == TP_REDUCE_SCATTER) {
         begin = self->off[first];
         end = self->off[first + parts];
-    } else {
+    }
+    else {
         begin = tp_part (self->what->count, fold->power, first);
         end = tp_part (self->what->count, fold->power, first + parts);
     }
     return (range_t){ begin, end - begin };
 }
 
-//  Returns where TEMP ends.
+//  Returns where TEMP ends. The place of a round is behind all that was kept
+//  before; partners kept the same ranges until now, so they agree on it.
 static uint64_t
 s_halve (tp_build_t *self, const tp_fold_t *fold, uint64_t place)
 {
@@ -40,14 +42,13 @@ s_halve (tp_build_t *self, const tp_fold_t *fold, uint64_t place)
         range_t low = s_range (self, fold, first, half);
         range_t high = s_range (self, fold, first + half, half);
         range_t keep = upper ? high : low, give = upper ? low : high;
-        uint64_t most = low.len > high.len ? low.len : high.len;
         tp_ref_t mine = tp_work (keep.off), theirs = tp_temp (place);
         tp_send (self, peer, give.len, tp_temp (place), tp_work (give.off));
         tp_recv (self, peer, keep.len);
         tp_reduce (self, keep.len, mine, upper ? theirs : mine,
                    upper ? mine : theirs);
         first += upper ? half : 0;
-        place += most;
+        place += keep.len;
     }
     return place;
 }
@@ -65,9 +66,6 @@ s_double (tp_build_t *self, const tp_fold_t *fold)
     }
 }
 
-//  TEMP of partners must agree on the place of a round although their ranges
-//  differ by an element, so a round's place is as large as the larger half
-//  of all ranges; both sides of a pair share the same history of ranges.
 void
 tp_make_halving (tp_build_t *self)
 {

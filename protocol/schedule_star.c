@@ -18,7 +18,8 @@ s_collect (tp_build_t *self)
     self->schedule->temp = (n - 1) * all;
     for (uint32_t i = 1; i < n; i++) {
         tp_recv (self, i, all);
-        tp_reduce (self, all, tp_work (0), tp_work (0), tp_temp ((i - 1) * all));
+        tp_reduce (self, all, tp_work (0), tp_work (0),
+                   tp_temp ((i - 1) * all));
     }
 }
 

@@ -75,8 +75,8 @@ void
 tx_base_hello (const tx_t *self, uint32_t to, uint64_t received,
                tp_hello_t *hello);
 
-//  Whether we can judge a hello now. Not before we know who we are, nor when it
-//  is of a later epoch than ours: its sender was told of that one first.
+//  Whether we can judge a hello now. Not before we know who we are, nor when
+//  it is of a later epoch than ours: its sender was told of that one first.
 bool
 tx_base_knows (const tx_t *self, const tp_hello_t *theirs);
 

@@ -23,8 +23,8 @@ test_small_is_doubling (void **state)
     (void) state;
     tp_plan_t plan = s_plan ();
     for (uint32_t n = 2; n <= 64; n *= 2)
-        assert_int_equal (
-            tp_plan_choose (&plan, TP_ALLREDUCE, -1, 0, n, 64), TP_DOUBLING);
+        assert_int_equal (tp_plan_choose (&plan, TP_ALLREDUCE, -1, 0, n, 64),
+                          TP_DOUBLING);
 }
 
 //  For large vectors the volume decides; among those that move the least the
@@ -48,18 +48,15 @@ test_forced (void **state)
     (void) state;
     tp_plan_t plan = s_plan ();
     assert_int_equal (
-        tp_plan_choose (&plan, TP_ALLREDUCE, TP_STAR, 0, 8, 1 << 20),
-        TP_STAR);
+        tp_plan_choose (&plan, TP_ALLREDUCE, TP_STAR, 0, 8, 1 << 20), TP_STAR);
     //  No such algorithm for the kind: the model chooses.
     assert_int_equal (
-        tp_plan_choose (&plan, TP_BROADCAST, TP_RING, 0, 8, 1 << 20),
-        TP_TREE);
+        tp_plan_choose (&plan, TP_BROADCAST, TP_RING, 0, 8, 1 << 20), TP_TREE);
     plan.algorithm[TP_ALLREDUCE] = TP_RING;
     assert_int_equal (tp_plan_choose (&plan, TP_ALLREDUCE, -1, 0, 8, 8),
                       TP_RING);
     assert_int_equal (
-        tp_plan_choose (&plan, TP_ALLREDUCE, TP_HALVING, 0, 8, 8),
-        TP_HALVING);
+        tp_plan_choose (&plan, TP_ALLREDUCE, TP_HALVING, 0, 8, 8), TP_HALVING);
 }
 
 static void
@@ -106,8 +103,11 @@ test_wire_bytes (void **state)
         tp_schedule_t ring[16] = { 0 }, star[16] = { 0 };
         uint64_t count = 240 * n, max, sum;
         for (uint32_t i = 0; i < n; i++) {
-            tp_case_t what = { .kind = TP_ALLREDUCE, .node = i, .n = n,
-                               .count = count, .algorithm = TP_RING };
+            tp_case_t what = { .kind = TP_ALLREDUCE,
+                               .node = i,
+                               .n = n,
+                               .count = count,
+                               .algorithm = TP_RING };
             assert_int_equal (tp_schedule_make (&ring[i], &what), TUTTI_OK);
             what.algorithm = TP_STAR;
             assert_int_equal (tp_schedule_make (&star[i], &what), TUTTI_OK);
@@ -125,6 +125,58 @@ test_wire_bytes (void **state)
     }
 }
 
+//  An all-gather moves n (n - 1) parts in all, whatever the algorithm.
+static void
+test_allgather_bytes (void **state)
+{
+    (void) state;
+    for (uint32_t n = 2; n <= 16; n++)
+        for (int a = 0; a < TP_ALGORITHMS; a++) {
+            tp_schedule_t s[16] = { 0 };
+            uint64_t parts[16], sum;
+            if (!tp_algorithm_ok (TP_ALLGATHER, a))
+                continue;
+            for (uint32_t i = 0; i < n; i++)
+                parts[i] = 12;
+            for (uint32_t i = 0; i < n; i++) {
+                tp_case_t what = { .kind = TP_ALLGATHER,
+                                   .node = i,
+                                   .n = n,
+                                   .parts = parts,
+                                   .algorithm = (uint32_t) a };
+                assert_int_equal (tp_schedule_make (&s[i], &what), TUTTI_OK);
+            }
+            tp_plan_wire_bytes (s, n, 8, NULL, &sum);
+            assert_int_equal (sum, n * (n - 1) * 12 * 8);
+            for (uint32_t i = 0; i < n; i++)
+                tp_schedule_destroy (&s[i]);
+        }
+}
+
+//  What is put into the star's root, and what the ring needs of TEMP.
+static void
+test_sizes (void **state)
+{
+    (void) state;
+    for (uint32_t n = 2; n <= 16; n++) {
+        tp_schedule_t s = { 0 };
+        tp_case_t what = { .kind = TP_ALLREDUCE,
+                           .n = n,
+                           .count = 240 * n,
+                           .algorithm = TP_STAR };
+        uint64_t moved = 0;
+        assert_int_equal (tp_schedule_make (&s, &what), TUTTI_OK);
+        for (size_t k = 0; k < s.length; k++)
+            if (s.steps[k].op == TP_SEND || s.steps[k].op == TP_RECV)
+                moved += s.steps[k].count;
+        assert_int_equal (moved, 2 * (n - 1) * what.count);
+        what.algorithm = TP_RING;
+        assert_int_equal (tp_schedule_make (&s, &what), TUTTI_OK);
+        assert_int_equal (s.temp, (n - 1) * what.count / n);
+        tp_schedule_destroy (&s);
+    }
+}
+
 int
 main (void)
 {
@@ -135,6 +187,8 @@ main (void)
         cmocka_unit_test (test_reproducible_is_direct),
         cmocka_unit_test (test_costs_grow),
         cmocka_unit_test (test_wire_bytes),
+        cmocka_unit_test (test_allgather_bytes),
+        cmocka_unit_test (test_sizes),
     };
     return cmocka_run_group_tests (tests, NULL, NULL);
 }

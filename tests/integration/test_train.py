@@ -1,0 +1,64 @@
+"""tests/integration/test_train.py - training: same losses, every mode"""
+
+import os
+
+import pytest
+
+from conftest import EXAMPLES, tutti_run
+
+TRAIN = os.path.join(EXAMPLES, 'train_fashion')
+HELLO = os.path.join(EXAMPLES, 'hello')
+
+
+def losses(tmp_path, name, ranks, nodes, *options, env=None):
+    path = str(tmp_path / name)
+    result = tutti_run(ranks, nodes, [TRAIN, '--losses', path, *options],
+                       timeout=120, env=env)
+    assert result.status == 0, result
+    return [float.fromhex(line) for line in open(path)]
+
+
+def test_reproducible_is_bit_equal(tmp_path):
+    env = {'TUTTI_REPRODUCIBLE': '1'}
+    four = losses(tmp_path, 'four', 4, 2, '--steps', '60', env=env)
+    one = losses(tmp_path, 'one', 1, 1, '--shards', '4', '--steps', '60',
+                 env=env)
+    node = losses(tmp_path, 'node', 4, 1, '--steps', '60', env=env)
+    assert len(four) == 60
+    assert four == one
+    assert four == node
+
+
+def test_normal_mode_is_close(tmp_path):
+    four = losses(tmp_path, 'four', 4, 2, '--steps', '50')
+    one = losses(tmp_path, 'one', 1, 1, '--shards', '4', '--steps', '50')
+    assert max(abs(a - b) for a, b in zip(four, one)) < 1e-5
+    assert four[-1] < four[0] / 2  # it learns
+
+
+@pytest.mark.parametrize('options', [('--mode', 'async'), ('--sharded',),
+                                     ('--algorithm', 'star'),
+                                     ('--slow', '1:50')])
+def test_modes_agree(tmp_path, options):
+    plain = losses(tmp_path, 'plain', 4, 2, '--steps', '20')
+    other = losses(tmp_path, 'other', 4, 2, '--steps', '20', *options)
+    assert max(abs(a - b) for a, b in zip(plain, other)) < 1e-4
+
+
+def test_hello_tells_the_chapter():
+    result = tutti_run(4, 2, [HELLO])
+    assert result.status == 0, result
+    for card in range(4):
+        assert 'allreduce sum   card %d: [10]' % card in result.out
+        assert 'allreduce avg   card %d: [2.5]' % card in result.out
+        assert 'allgather       card %d: [0, 10, 20, 30]' % card in result.out
+    assert 'bit for bit' in result.out
+
+
+@pytest.mark.parametrize('option', [[], ['--epoll']])
+@pytest.mark.parametrize('nodes', [1, 2])
+def test_async_callbacks(option, nodes):
+    result = tutti_run(4, nodes, [os.path.join(EXAMPLES, 'async'), *option])
+    assert result.status == 0, result
+    assert result.out.count('as computed') == 4, result
+    assert '20 updates' in result.out
