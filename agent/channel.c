@@ -44,8 +44,7 @@ ta_channel_event (ta_channel_t *self)
 void
 ta_channel_send (ta_channel_t *self, ta_command_t *command)
 {
-    if (write (self->commands[1], &command, sizeof command)
-        != sizeof command)
+    if (write (self->commands[1], &command, sizeof command) != sizeof command)
         free (command);
 }
 
@@ -128,8 +127,8 @@ s_start (ta_channel_t *self, ta_command_t *c)
     self->ops->identity (self->tx, c->epoch, c->me, c->key);
     for (uint32_t i = c->me + 1; self->started && i < c->nodes; i++) {
         tx_ep_t *ep;
-        tutti_err_t err
-            = self->ops->connect (self->tx, c->address[i], i, NULL, &ep);
+        tutti_err_t err =
+            self->ops->connect (self->tx, c->address[i], i, NULL, &ep);
         if (err)
             ta_channel_edge_down (self, i, err,
                                   "the transport cannot connect");
@@ -228,8 +227,8 @@ s_scan (ta_channel_t *self, ta_member_t *m)
         return ta_local_run (self, m);
     }
     bool moved = false;
-    while (!m->failed && !m->ops[m->next % TP_SLOTS]
-           && tp_board_all_in (m->board, m->next)) {
+    while (!m->failed && !m->ops[m->next % TP_SLOTS] &&
+           tp_board_all_in (m->board, m->next)) {
         ta_op_start (self, m, m->next);
         m->next++;
         moved = true;
@@ -290,7 +289,8 @@ s_thread (void *arg)
         if (idle > IDLE_ROUNDS) {
             s_sleep (self);
             idle = 0;
-        } else if (!moved)
+        }
+        else if (!moved)
             sched_yield ();
     }
     return NULL;
@@ -318,8 +318,8 @@ s_open (ta_channel_t *self, const ta_channel_options_t *options, char *text)
                         .port_lo = options->port_lo,
                         .port_hi = options->port_hi,
                         .job = options->job };
-    tutti_err_t err
-        = self->ops->open (&self->tx, &tx, &ta_channel_handler, self);
+    tutti_err_t err =
+        self->ops->open (&self->tx, &tx, &ta_channel_handler, self);
     if (err) {
         snprintf (text, TP_TEXT_MAX, "cannot listen on %s (ports %u-%u): %s",
                   options->bind, options->port_lo, options->port_hi,
@@ -329,11 +329,12 @@ s_open (ta_channel_t *self, const ta_channel_options_t *options, char *text)
     self->epoll = epoll_create1 (EPOLL_CLOEXEC);
     //  The bell is never read: its descriptor is shared with clients, which
     //  could make a read block (R5). Edge-triggered, every write is an event.
-    bool ok = self->epoll >= 0 && pipe2 (self->commands, O_CLOEXEC | O_NONBLOCK) == 0
-              && pipe2 (self->events, O_CLOEXEC | O_NONBLOCK) == 0
-              && s_watch (self, self->bell, EPOLLIN | EPOLLET)
-              && s_watch (self, self->commands[0], EPOLLIN)
-              && s_watch (self, self->ops->fd (self->tx), EPOLLIN);
+    bool ok = self->epoll >= 0 &&
+              pipe2 (self->commands, O_CLOEXEC | O_NONBLOCK) == 0 &&
+              pipe2 (self->events, O_CLOEXEC | O_NONBLOCK) == 0 &&
+              s_watch (self, self->bell, EPOLLIN | EPOLLET) &&
+              s_watch (self, self->commands[0], EPOLLIN) &&
+              s_watch (self, self->ops->fd (self->tx), EPOLLIN);
     if (!ok)
         snprintf (text, TP_TEXT_MAX, "epoll or pipe: %s", strerror (errno));
     return ok ? TUTTI_OK : TUTTI_ENOMEM;

@@ -40,10 +40,10 @@ typedef struct ta_command {
 } ta_command_t;
 
 typedef enum ta_event_type {
-    TA_EV_READY,    //  connected to all
-    TA_EV_FAILED,   //  member id ended with err, text; tell the others
-    TA_EV_EDGE,     //  the connection to a node broke; text says how
-    TA_EV_REMOVED   //  member is the actor's again
+    TA_EV_READY,   //  connected to all
+    TA_EV_FAILED,  //  member id ended with err, text; tell the others
+    TA_EV_EDGE,    //  the connection to a node broke; text says how
+    TA_EV_REMOVED  //  member is the actor's again
 } ta_event_type_t;
 
 typedef struct ta_event {
@@ -60,9 +60,9 @@ typedef struct ta_channel_options {
     const char *bind;
     uint16_t port_lo, port_hi;
     const char *job;
-    ta_memory_t *memory;    //  shared by its own rules
+    ta_memory_t *memory;  //  shared by its own rules
     tp_wake_page_t *wake;
-    int bell;               //  eventfd
+    int bell;  //  eventfd
 } ta_channel_options_t;
 
 //  Listen, then start the thread. TUTTI_EINVAL: no such transport or address

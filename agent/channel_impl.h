@@ -16,9 +16,9 @@
 //  A schedule with what the executor wants to know of it, kept per member.
 typedef struct ta_recipe {
     uint32_t kind, algorithm, root, flags;
-    uint64_t len;            //  elements of a piece
+    uint64_t len;  //  elements of a piece
     tp_schedule_t schedule;
-    uint32_t *senders;       //  comm nodes that put to us
+    uint32_t *senders;  //  comm nodes that put to us
     uint32_t n_senders;
     uint32_t uses;
     struct ta_recipe *next;
@@ -31,15 +31,15 @@ typedef struct ta_seg {
     struct ta_op *op;
     bool active;
     uint32_t index;
-    uint64_t len;            //  elements of a piece
+    uint64_t len;  //  elements of a piece
     ta_recipe_t *recipe;
     uint8_t *work, *temp;
     size_t work_bytes, temp_bytes;
-    bool work_ours;          //  from malloc, not a rank's output
+    bool work_ours;  //  from malloc, not a rank's output
     size_t pc;
-    uint32_t sends;          //  payloads that the transport still reads
-    uint32_t *got, *taken;   //  puts per comm node: landed, consumed
-    uint32_t *sending;       //  of sends, per comm node
+    uint32_t sends;         //  payloads that the transport still reads
+    uint32_t *got, *taken;  //  puts per comm node: landed, consumed
+    uint32_t *sending;      //  of sends, per comm node
 } ta_seg_t;
 
 //  One op between nodes, from the moment all local ranks have deposited.
@@ -51,12 +51,12 @@ typedef struct ta_op {
     uint32_t algorithm;
     uint32_t root_node;
     bool eager, wide, resolved;
-    tutti_dtype_t dtype;     //  of WORK (float32 if wide)
+    tutti_dtype_t dtype;  //  of WORK (float32 if wide)
     size_t element;
-    tp_deposit_t *deposit;   //  copies, per local rank
+    tp_deposit_t *deposit;  //  copies, per local rank
     tp_side_t *in, *out;
     uint32_t begun, written;
-    uint64_t done;           //  bit i: segment written + i is done
+    uint64_t done;  //  bit i: segment written + i is done
     ta_seg_t seg[TA_WINDOW];
 } ta_op_t;
 
@@ -66,7 +66,7 @@ typedef struct ta_local {
     uint64_t seq;
     tp_deposit_t *deposit;
     tp_side_t *sides;
-    tk_work_t *work;         //  per local rank; board NULL: not ours
+    tk_work_t *work;  //  per local rank; board NULL: not ours
     uint32_t open;
     struct ta_local *next;
 } ta_local_t;
@@ -84,8 +84,8 @@ struct ta_channel {
     ta_member_t *members;
     tp_plan_t plan;
     uint32_t me, nodes, up;
-    tx_ep_t **edge;          //  per node of the job
-    ta_seg_t **landing;      //  per node: where its payload is being put
+    tx_ep_t **edge;      //  per node of the job
+    ta_seg_t **landing;  //  per node: where its payload is being put
     char (*name)[TP_NAME_MAX];
     bool started, ready, stop;
 };

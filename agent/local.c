@@ -54,8 +54,7 @@ s_new (ta_member_t *m, uint64_t seq)
 
 //  Input of rank I as the worker sees it. False: it is not there.
 static bool
-s_side (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo,
-        uint32_t i)
+s_side (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo, uint32_t i)
 {
     const tp_deposit_t *d = &local->deposit[i];
     tp_side_t *side = &local->sides[i];
@@ -105,14 +104,13 @@ s_claim (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo,
         .geo = *geo,
         .in = local->sides,
         .out = { base, TP_WHERE_DIRECT, 0 },
-        .in_place = d->sig.kind == TP_ALLREDUCE
-                    && d->in_where == TP_WHERE_DIRECT
-                    && d->in_segment == d->out_segment
-                    && d->in_off == d->out_off,
+        .in_place = d->sig.kind == TP_ALLREDUCE &&
+                    d->in_where == TP_WHERE_DIRECT &&
+                    d->in_segment == d->out_segment && d->in_off == d->out_off,
     };
     if (!atomic_compare_exchange_strong (&cell->claim, &open,
-                                         TP_CLAIM_WORKER)
-        || tk_work_init (&local->work[i])) {
+                                         TP_CLAIM_WORKER) ||
+        tk_work_init (&local->work[i])) {
         ta_memory_unuse (self->memory, d->out_segment);
         local->work[i].board = NULL;
         return false;
@@ -130,9 +128,9 @@ s_start (ta_channel_t *self, ta_member_t *m, uint64_t seq)
     if (!local)
         return;
     const tp_sig_t *sig = &local->deposit[0].sig;
-    bool ok = tp_board_agree (m->board, seq, text)
-              && tp_sig_ok (sig, m->size)
-              && !tp_geo_make (&geo, sig, m->size, m->board->segment_bytes);
+    bool ok = tp_board_agree (m->board, seq, text) &&
+              tp_sig_ok (sig, m->size) &&
+              !tp_geo_make (&geo, sig, m->size, m->board->segment_bytes);
     for (uint32_t i = 0; ok && i < m->n_local; i++)
         ok = s_side (self, local, &geo, i);
     for (uint32_t i = 0; ok && i < m->n_local; i++)
@@ -172,15 +170,14 @@ ta_local_scan (ta_channel_t *self, ta_member_t *m)
         if (s_passed (m, m->next)) {
             uint64_t least = UINT64_MAX;
             for (uint32_t i = 0; i < m->n_local; i++) {
-                uint64_t f
-                    = atomic_load (&tp_board_rank (m->board, i)->finished);
+                uint64_t f =
+                    atomic_load (&tp_board_rank (m->board, i)->finished);
                 least = f < least ? f : least;
             }
             m->next = least + 1;
             continue;
         }
-        if (!tp_board_all_in (m->board, m->next)
-            || !s_windows_in (m, m->next))
+        if (!tp_board_all_in (m->board, m->next) || !s_windows_in (m, m->next))
             return;
         s_start (self, m, m->next);
         //  Ranks that sleep in their own epoll can go on now.
@@ -226,7 +223,8 @@ ta_local_run (ta_channel_t *self, ta_member_t *m)
         if (local->open == 0) {
             *p = local->next;
             s_free (self, local);
-        } else
+        }
+        else
             p = &local->next;
     }
     return moved;

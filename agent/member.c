@@ -25,9 +25,8 @@ s_arrays (ta_member_t *self, uint32_t n, uint32_t nodes)
     self->session = calloc (n, sizeof *self->session);
     self->job_node = calloc (nodes, sizeof *self->job_node);
     self->ranks_on = calloc (nodes, sizeof *self->ranks_on);
-    return self->world && self->node_of && self->position && self->at
-           && self->local && self->session && self->job_node
-           && self->ranks_on;
+    return self->world && self->node_of && self->position && self->at &&
+           self->local && self->session && self->job_node && self->ranks_on;
 }
 
 //  Nodes keep the job's (ring) order; only those with a rank are in.
@@ -69,8 +68,8 @@ s_order_ranks (ta_member_t *self, const ta_roster_t *roster)
             if (node != self->me)
                 continue;
             self->local[self->n_local] = r;
-            self->session[self->n_local++]
-                = (uint32_t) roster->session_of[self->world[r]];
+            self->session[self->n_local++] =
+                (uint32_t) roster->session_of[self->world[r]];
         }
 }
 

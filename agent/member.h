@@ -42,9 +42,9 @@ typedef struct ta_credit {
 typedef struct ta_member {
     uint64_t id;
     int64_t epoch;
-    uint32_t size;       //  ranks
+    uint32_t size;  //  ranks
     uint32_t nodes;
-    uint32_t me;         //  my index among the comm's nodes
+    uint32_t me;  //  my index among the comm's nodes
     uint32_t n_local;
     uint32_t *world;     //  comm rank -> world rank
     uint32_t *node_of;   //  comm rank -> index among the comm's nodes
@@ -58,14 +58,14 @@ typedef struct ta_member {
     tp_board_t *board;
     size_t board_bytes;
     int board_fd;
-    uint32_t asked;      //  actor: local members that asked for it
-    uint32_t closed;     //  actor: local members that closed it
+    uint32_t asked;   //  actor: local members that asked for it
+    uint32_t closed;  //  actor: local members that closed it
     //  ------------------------------------------------- channel thread
-    struct ta_op *ops[TP_SLOTS];    //  between nodes, by seq
-    struct ta_local *locals;        //  on one node, for ranks that don't wait
-    uint64_t next;                  //  first op that has not been started
-    ta_credit_t *credit;            //  per comm node
-    struct ta_recipe *recipes;      //  schedules made before
+    struct ta_op *ops[TP_SLOTS];  //  between nodes, by seq
+    struct ta_local *locals;      //  on one node, for ranks that don't wait
+    uint64_t next;                //  first op that has not been started
+    ta_credit_t *credit;          //  per comm node
+    struct ta_recipe *recipes;    //  schedules made before
     bool failed;
     struct ta_member *link;
 } ta_member_t;

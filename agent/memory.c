@@ -33,8 +33,8 @@ s_at (ta_memory_t *self, uint32_t id)
     if (id >= atomic_load_explicit (&self->used, memory_order_acquire))
         return NULL;
     return atomic_load_explicit (&self->chunk[id / CHUNK],
-                                 memory_order_acquire)
-           + id % CHUNK;
+                                 memory_order_acquire) +
+           id % CHUNK;
 }
 
 static void
@@ -66,9 +66,9 @@ ta_memfd (const char *name, size_t bytes)
     int fd = memfd_create (name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
     if (fd < 0)
         return -1;
-    if (ftruncate (fd, (off_t) bytes) < 0
-        || fcntl (fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
-               < 0) {
+    if (ftruncate (fd, (off_t) bytes) < 0 ||
+        fcntl (fd, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL) <
+            0) {
         close (fd);
         return -1;
     }
@@ -109,8 +109,7 @@ ta_memory_make (ta_memory_t *self, uint32_t session, uint64_t bytes,
     int fd = ta_memfd ("tutti", bytes);
     if (fd < 0)
         return TUTTI_ENOMEM;
-    void *base
-        = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    void *base = mmap (NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
         close (fd);
         return TUTTI_ENOMEM;
@@ -121,8 +120,7 @@ ta_memory_make (ta_memory_t *self, uint32_t session, uint64_t bytes,
     segment->base = base;
     segment->fd = fd;
     self->total += bytes;
-    atomic_store_explicit (&self->used, segment->id + 1,
-                           memory_order_release);
+    atomic_store_explicit (&self->used, segment->id + 1, memory_order_release);
     *segment_p = segment;
     return TUTTI_OK;
 }

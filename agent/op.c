@@ -56,8 +56,8 @@ s_new (ta_member_t *member, uint64_t seq)
 static bool
 s_narrow_float (int dtype)
 {
-    return dtype == TUTTI_FLOAT16 || dtype == TUTTI_BFLOAT16
-           || dtype == TUTTI_FLOAT8E4M3 || dtype == TUTTI_FLOAT8E5M2;
+    return dtype == TUTTI_FLOAT16 || dtype == TUTTI_BFLOAT16 ||
+           dtype == TUTTI_FLOAT8E4M3 || dtype == TUTTI_FLOAT8E5M2;
 }
 
 //  What follows from the signature alone; the same on every node.
@@ -66,19 +66,18 @@ s_decide (ta_channel_t *self, ta_op_t *op)
 {
     const ta_member_t *m = op->member;
     const tp_sig_t *sig = &op->sig;
-    bool reduces
-        = sig->kind == TP_ALLREDUCE || sig->kind == TP_REDUCE_SCATTER;
-    op->wide = reduces && s_narrow_float (sig->dtype)
-               && sig->flags & (TP_SIG_WIDE | TP_SIG_REPRODUCIBLE);
+    bool reduces = sig->kind == TP_ALLREDUCE || sig->kind == TP_REDUCE_SCATTER;
+    op->wide = reduces && s_narrow_float (sig->dtype) &&
+               sig->flags & (TP_SIG_WIDE | TP_SIG_REPRODUCIBLE);
     op->dtype = op->wide ? TUTTI_FLOAT32 : (tutti_dtype_t) sig->dtype;
     op->element = tp_dtype_size (op->dtype);
     op->eager = op->geo.small;
     op->root_node = sig->kind == TP_BROADCAST ? m->node_of[sig->root] : 0;
     uint32_t flags = reduces ? sig->flags : 0;
     uint64_t bytes = op->geo.count * op->geo.pieces * op->element;
-    op->algorithm = (uint32_t) tp_plan_choose (
-        &self->plan, sig->kind, (int) sig->algorithm - 1, flags, m->nodes,
-        bytes);
+    op->algorithm = (uint32_t) tp_plan_choose (&self->plan, sig->kind,
+                                               (int) sig->algorithm - 1, flags,
+                                               m->nodes, bytes);
 }
 
 void
@@ -97,9 +96,9 @@ ta_op_start (ta_channel_t *self, ta_member_t *member, uint64_t seq)
         ta_channel_fail (self, member, TUTTI_EMISMATCH, text);
         return;
     }
-    if (!tp_sig_ok (&op->sig, member->size)
-        || tp_geo_make (&op->geo, &op->sig, member->size,
-                        member->board->segment_bytes)) {
+    if (!tp_sig_ok (&op->sig, member->size) ||
+        tp_geo_make (&op->geo, &op->sig, member->size,
+                     member->board->segment_bytes)) {
         s_free (op);
         ta_channel_fail (self, member, TUTTI_EPROTO,
                          "a rank deposited an operation that cannot be");
@@ -118,8 +117,7 @@ s_all_ready (const ta_op_t *op, uint32_t g)
 {
     for (uint32_t i = 0; i < op->member->n_local; i++)
         if (atomic_load (
-                &tp_board_cell (op->member->board, op->seq, i)->ready)
-            <= g)
+                &tp_board_cell (op->member->board, op->seq, i)->ready) <= g)
             return false;
     return true;
 }
@@ -196,8 +194,8 @@ s_free_buffers (ta_seg_t *seg)
 static bool
 s_begin (ta_channel_t *self, ta_op_t *op)
 {
-    if (op->begun == op->geo.segments || op->begun - op->written >= TA_WINDOW
-        || !s_all_ready (op, op->begun))
+    if (op->begun == op->geo.segments ||
+        op->begun - op->written >= TA_WINDOW || !s_all_ready (op, op->begun))
         return false;
     ta_seg_t *seg = &op->seg[op->begun % TA_WINDOW];
     tutti_err_t err = op->resolved ? TUTTI_OK : ta_stage_resolve (self, op);
@@ -206,9 +204,8 @@ s_begin (ta_channel_t *self, ta_op_t *op)
     seg->pc = 0;
     memset (seg->got, 0, 2 * op->member->nodes * sizeof *seg->got);
     if (!err) {
-        seg->recipe
-            = ta_recipe_get (op->member, op->sig.kind, op->algorithm,
-                             op->root_node, op->sig.flags, seg->len);
+        seg->recipe = ta_recipe_get (op->member, op->sig.kind, op->algorithm,
+                                     op->root_node, op->sig.flags, seg->len);
         err = seg->recipe ? s_buffers (op, seg) : TUTTI_ENOMEM;
     }
     if (!err) {
@@ -235,8 +232,8 @@ s_begin (ta_channel_t *self, ta_op_t *op)
 static uint8_t *
 s_at (const ta_op_t *op, const ta_seg_t *seg, const tp_ref_t *ref)
 {
-    return (ref->buf == TP_WORK ? seg->work : seg->temp)
-           + ref->off * op->element;
+    return (ref->buf == TP_WORK ? seg->work : seg->temp) +
+           ref->off * op->element;
 }
 
 //  Credit for one put of this segment; eager credit is spent.

@@ -100,8 +100,8 @@ s_place (void *owner, tx_ep_t *ep, const tp_frame_t *frame)
     ta_member_t *member = s_member (self, frame);
     if (!member)
         return s_discard (frame->len);
-    if (frame->type != TP_FRAME_PUT
-        || !ta_member_has_node (member, tx_ep_peer (ep), &node))
+    if (frame->type != TP_FRAME_PUT ||
+        !ta_member_has_node (member, tx_ep_peer (ep), &node))
         return NULL;
     ta_seg_t *seg = s_segment (member, frame);
     if (seg && memcmp (&seg->op->sig, &frame->sig, sizeof frame->sig) != 0) {
@@ -114,10 +114,10 @@ s_place (void *owner, tx_ep_t *ep, const tp_frame_t *frame)
         self->landing[tx_ep_peer (ep)] = to ? seg : NULL;
         return to;
     }
-    ta_parcel_t *parcel = frame->flags & TP_FRAME_IS_EAGER
-                                  && frame->len <= TP_EAGER_BYTES
-                              ? s_free_parcel (&member->credit[node])
-                              : NULL;
+    ta_parcel_t *parcel =
+        frame->flags & TP_FRAME_IS_EAGER && frame->len <= TP_EAGER_BYTES
+            ? s_free_parcel (&member->credit[node])
+            : NULL;
     return parcel ? parcel->data : NULL;
 }
 
@@ -157,15 +157,15 @@ s_put_arrived (ta_channel_t *self, ta_member_t *member, uint32_t node,
 {
     ta_seg_t *seg = s_segment (member, frame);
     bool eager = frame->flags & TP_FRAME_IS_EAGER;
-    if (seg && frame->len == 0
-        && memcmp (&seg->op->sig, &frame->sig, sizeof frame->sig) != 0) {
+    if (seg && frame->len == 0 &&
+        memcmp (&seg->op->sig, &frame->sig, sizeof frame->sig) != 0) {
         ta_place_mismatch (self, member, frame->seq, node, &seg->op->sig,
                            &frame->sig);
         return;
     }
     ta_credit_t *credit = &member->credit[node];
-    ta_parcel_t *parcel = frame->len > 0 ? s_parcel_of (credit, payload)
-                                         : NULL;
+    ta_parcel_t *parcel =
+        frame->len > 0 ? s_parcel_of (credit, payload) : NULL;
     if (seg) {
         uint8_t *to = parcel ? s_inside (seg, frame) : NULL;
         if (to)
@@ -197,8 +197,8 @@ s_arrived (void *owner, tx_ep_t *ep, const tp_frame_t *frame, void *payload)
     if (frame->type == TP_FRAME_PUT)
         s_put_arrived (self, member, node, frame, payload);
     if (frame->type == TP_FRAME_GRANT)
-        credit->grant[frame->seq % TA_GRANTS]
-            = (ta_grant_t){ frame->seq, frame->grant, frame->sig };
+        credit->grant[frame->seq % TA_GRANTS] =
+            (ta_grant_t){ frame->seq, frame->grant, frame->sig };
 }
 
 //  Order among the parcels of a node is their frame number.
@@ -208,8 +208,8 @@ s_next_parcel (ta_credit_t *credit, uint64_t seq)
     ta_parcel_t *first = NULL;
     for (int i = 0; i < TP_EAGER_CREDITS; i++) {
         ta_parcel_t *p = &credit->parcel[i];
-        if (p->full && p->frame.seq == seq
-            && (!first || p->frame.number < first->frame.number))
+        if (p->full && p->frame.seq == seq &&
+            (!first || p->frame.number < first->frame.number))
             first = p;
     }
     return first;

@@ -45,8 +45,7 @@ s_make (ta_member_t *member, const ta_recipe_t *key)
     for (uint32_t i = 0; i < member->nodes; i++)
         parts[i] = member->ranks_on[i] * key->len;
     bool parted = key->kind == TP_ALLGATHER || key->kind == TP_REDUCE_SCATTER;
-    bool reduces
-        = key->kind == TP_ALLREDUCE || key->kind == TP_REDUCE_SCATTER;
+    bool reduces = key->kind == TP_ALLREDUCE || key->kind == TP_REDUCE_SCATTER;
     tp_case_t what = {
         .kind = key->kind,
         .algorithm = key->algorithm,
@@ -55,9 +54,8 @@ s_make (ta_member_t *member, const ta_recipe_t *key)
         .root = key->root,
         .count = parted ? 0 : key->len,
         .parts = parted ? parts : NULL,
-        .blocks = reduces && key->flags & TP_SIG_REPRODUCIBLE
-                      ? &member->blocks
-                      : NULL,
+        .blocks = reduces && key->flags & TP_SIG_REPRODUCIBLE ? &member->blocks
+                                                              : NULL,
     };
     tutti_err_t err = tp_schedule_make (&self->schedule, &what);
     free (parts);
@@ -78,7 +76,8 @@ s_trim (ta_member_t *member)
         if (++n > KEEP && recipe->uses == 0) {
             *p = recipe->next;
             s_destroy (recipe);
-        } else
+        }
+        else
             p = &recipe->next;
     }
 }
@@ -93,8 +92,8 @@ ta_recipe_get (ta_member_t *member, uint32_t kind, uint32_t algorithm,
                         .flags = flags & TP_SIG_REPRODUCIBLE,
                         .len = len };
     for (ta_recipe_t *r = member->recipes; r; r = r->next)
-        if (r->kind == kind && r->algorithm == algorithm && r->root == root
-            && r->flags == key.flags && r->len == len) {
+        if (r->kind == kind && r->algorithm == algorithm && r->root == root &&
+            r->flags == key.flags && r->len == len) {
             r->uses++;
             return r;
         }

@@ -17,13 +17,13 @@
 static tutti_err_t
 s_send_piece (int fd, const ta_worker_head_t *head, const uint8_t *bytes)
 {
-    struct iovec iov[2]
-        = { { (void *) head, sizeof *head }, { (void *) bytes, head->len } };
+    struct iovec iov[2] = { { (void *) head, sizeof *head },
+                            { (void *) bytes, head->len } };
     struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
     while (sendmsg (fd, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0) {
         struct pollfd pfd = { .fd = fd, .events = POLLOUT };
-        if ((errno != EAGAIN && errno != EINTR)
-            || poll (&pfd, 1, PATIENCE_MS) == 0)
+        if ((errno != EAGAIN && errno != EINTR) ||
+            poll (&pfd, 1, PATIENCE_MS) == 0)
             return TUTTI_EAGENTLOST;
     }
     return TUTTI_OK;
@@ -62,7 +62,8 @@ static void
 s_take_fds (ta_relay_message_t *message, struct msghdr *msg)
 {
     int taken = 0;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR (msg); c; c = CMSG_NXTHDR (msg, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR (msg); c;
+         c = CMSG_NXTHDR (msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
         size_t n = (c->cmsg_len - CMSG_LEN (0)) / sizeof (int);
@@ -98,7 +99,8 @@ ta_relay_receive (ta_relay_t *self, ta_relay_message_t *message)
 {
     static uint8_t buffer[TA_WORKER_MSG_MAX];
     ta_worker_head_t head;
-    struct iovec iov[2] = { { &head, sizeof head }, { buffer, sizeof buffer } };
+    struct iovec iov[2] = { { &head, sizeof head },
+                            { buffer, sizeof buffer } };
     union {
         struct cmsghdr align;
         char bytes[CMSG_SPACE (sizeof (int) * 2)];

@@ -18,7 +18,7 @@ typedef struct ta_relay_message {
     uint32_t type;        //  ta_worker_type_t
     const uint8_t *body;  //  valid until the next receive
     size_t len;
-    int fds[2];           //  ADOPT: client's socket, pidfd; else -1
+    int fds[2];  //  ADOPT: client's socket, pidfd; else -1
 } ta_relay_message_t;
 
 //  Send a packed Envelope or Progress. TUTTI_ENOMEM, or TUTTI_EAGENTLOST if

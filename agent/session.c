@@ -20,8 +20,8 @@ ta_session_open (ta_session_t *self, uint32_t index,
                             .pidfd = pidfd,
                             .hello = *hello };
     self->event = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (self->event < 0
-        || ta_memory_make (memory, index, staging_bytes, &self->staging)) {
+    if (self->event < 0 ||
+        ta_memory_make (memory, index, staging_bytes, &self->staging)) {
         ta_session_close (self, memory);
         return TUTTI_ENOMEM;
     }
@@ -79,7 +79,8 @@ ta_session_reply (ta_session_t *self, uint32_t type, uint64_t tag,
 static void
 s_close_fds (struct msghdr *msg)
 {
-    for (struct cmsghdr *c = CMSG_FIRSTHDR (msg); c; c = CMSG_NXTHDR (msg, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR (msg); c;
+         c = CMSG_NXTHDR (msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
         size_t n = (c->cmsg_len - CMSG_LEN (0)) / sizeof (int);
@@ -109,9 +110,9 @@ ta_session_receive (ta_session_t *self, tp_local_head_t *head, void *body,
         return errno == EAGAIN || errno == EINTR ? -1 : -2;
     s_close_fds (&msg);
     size_t len = (size_t) n - sizeof *head;
-    if ((size_t) n < sizeof *head || msg.msg_flags & MSG_TRUNC
-        || head->magic != TP_LOCAL_MAGIC
-        || head->version >> 16 != TP_LOCAL_VERSION >> 16 || head->len != len)
+    if ((size_t) n < sizeof *head || msg.msg_flags & MSG_TRUNC ||
+        head->magic != TP_LOCAL_MAGIC ||
+        head->version >> 16 != TP_LOCAL_VERSION >> 16 || head->len != len)
         return -2;
     return (ssize_t) len;
 }

@@ -11,14 +11,14 @@
 
 typedef struct ta_session {
     bool used;
-    bool welcome;           //  has been told that the job is complete
-    bool goodbye;           //  has said that it leaves
+    bool welcome;  //  has been told that the job is complete
+    bool goodbye;  //  has said that it leaves
     uint32_t index;
     int sock, pidfd, event;
     tp_local_hello_t hello;
     ta_segment_t *staging;
-    uint64_t asked;         //  comm that it waits for, and
-    uint64_t asked_tag;     //  the tag of the answer; 0: none
+    uint64_t asked;      //  comm that it waits for, and
+    uint64_t asked_tag;  //  the tag of the answer; 0: none
 } ta_session_t;
 
 //  Take over a client. Descriptors become ours. TUTTI_ENOMEM.

@@ -32,9 +32,9 @@ s_side (ta_channel_t *self, ta_op_t *op, uint32_t i, bool in)
 {
     const tp_deposit_t *d = &op->deposit[i];
     bool root = s_is_root (op, op->member->local[i]);
-    uint64_t bytes = in ? tp_geo_in_bytes (
-                              &op->geo, op->sig.kind != TP_BROADCAST || root)
-                        : tp_geo_out_bytes (&op->geo);
+    uint64_t bytes =
+        in ? tp_geo_in_bytes (&op->geo, op->sig.kind != TP_BROADCAST || root)
+           : tp_geo_out_bytes (&op->geo);
     tp_side_t *side = in ? &op->in[i] : &op->out[i];
     side->where = in ? d->in_where : d->out_where;
     switch (side->where) {
@@ -45,9 +45,9 @@ s_side (ta_channel_t *self, ta_op_t *op, uint32_t i, bool in)
         side->base = tp_board_inline (op->member->board, op->seq, i);
         return op->geo.small ? TUTTI_OK : TUTTI_EPROTO;
     case TP_WHERE_DIRECT:
-        side->base = ta_memory_use (self->memory,
-                                    in ? d->in_segment : d->out_segment,
-                                    in ? d->in_off : d->out_off, bytes);
+        side->base =
+            ta_memory_use (self->memory, in ? d->in_segment : d->out_segment,
+                           in ? d->in_off : d->out_off, bytes);
         return side->base ? TUTTI_OK : TUTTI_EPROTO;
     case TP_WHERE_WINDOW:
         side->window = d->window;
@@ -66,8 +66,8 @@ ta_stage_resolve (ta_channel_t *self, ta_op_t *op)
 {
     op->resolved = true;
     for (uint32_t i = 0; i < op->member->n_local; i++) {
-        op->deposit[i]
-            = tp_board_cell (op->member->board, op->seq, i)->deposit;
+        op->deposit[i] =
+            tp_board_cell (op->member->board, op->seq, i)->deposit;
         op->in[i] = op->out[i] = (tp_side_t){ 0 };
         tutti_err_t err = s_side (self, op, i, true);
         if (!err)
@@ -125,10 +125,9 @@ s_reduce_block (ta_op_t *op, void *dst, uint32_t first, uint32_t count,
         }
         n++;
     }
-    tutti_op_t by = op->sig.op == TUTTI_AVG ? TUTTI_SUM
-                                            : (tutti_op_t) op->sig.op;
-    return tk_reduce (&dst, 1, src, (int) n, seg->len, op->dtype, by, 1,
-                      NULL);
+    tutti_op_t by =
+        op->sig.op == TUTTI_AVG ? TUTTI_SUM : (tutti_op_t) op->sig.op;
+    return tk_reduce (&dst, 1, src, (int) n, seg->len, op->dtype, by, 1, NULL);
 }
 
 //  Every block of this node, every piece.
@@ -205,11 +204,11 @@ ta_stage_in (ta_op_t *op, ta_seg_t *seg)
 uint8_t *
 ta_stage_work (ta_op_t *op, uint32_t g)
 {
-    bool direct = op->out[0].where == TP_WHERE_DIRECT && !op->wide
-                  && !(op->sig.flags & TP_SIG_REPRODUCIBLE);
-    bool kind = op->sig.kind == TP_ALLREDUCE
-                || (op->sig.kind == TP_BROADCAST
-                    && op->root_node != op->member->me);
+    bool direct = op->out[0].where == TP_WHERE_DIRECT && !op->wide &&
+                  !(op->sig.flags & TP_SIG_REPRODUCIBLE);
+    bool kind =
+        op->sig.kind == TP_ALLREDUCE ||
+        (op->sig.kind == TP_BROADCAST && op->root_node != op->member->me);
     if (!direct || !kind)
         return NULL;
     return tp_geo_out (&op->geo, &op->out[0], op->member->local[0], 0, g);
@@ -269,9 +268,8 @@ ta_stage_out (ta_op_t *op, ta_seg_t *seg)
         uint32_t first = op->sig.kind == TP_REDUCE_SCATTER
                              ? op->member->position[op->member->local[0]]
                              : 0;
-        uint64_t n = op->sig.kind == TP_REDUCE_SCATTER
-                         ? op->member->n_local
-                         : 1;
+        uint64_t n =
+            op->sig.kind == TP_REDUCE_SCATTER ? op->member->n_local : 1;
         tk_divide (seg->work + first * seg->len * op->element, n * seg->len,
                    op->dtype, op->member->size, NULL);
     }

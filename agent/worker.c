@@ -51,8 +51,8 @@ ta_worker_log (const ta_worker_t *self, const char *event, const char *format,
 void
 ta_worker_enter (ta_worker_t *self, ta_worker_state_t state)
 {
-    static const char *names[]
-        = { "joining", "connecting", "running", "ending" };
+    static const char *names[] = { "joining", "connecting", "running",
+                                   "ending" };
     if (state == self->state)
         return;
     ta_worker_log (self, "state", "state=%s was=%s", names[state],
@@ -65,8 +65,8 @@ ta_worker_enter (ta_worker_t *self, ta_worker_state_t state)
 static bool
 s_watch (ta_worker_t *self, int fd, uint32_t kind)
 {
-    struct epoll_event event
-        = { .events = EPOLLIN, .data.u64 = (uint64_t) kind << 32 };
+    struct epoll_event event = { .events = EPOLLIN,
+                                 .data.u64 = (uint64_t) kind << 32 };
     return epoll_ctl (self->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
@@ -87,9 +87,8 @@ s_await_setup (ta_worker_t *self)
 }
 
 static tutti_err_t
-s_open (ta_worker_t *self)
+s_open (ta_worker_t *self, char *text)
 {
-    char text[TP_TEXT_MAX];
     self->wake_fd = ta_memfd ("tutti-wake", sizeof *self->wake);
     self->bell = eventfd (0, EFD_CLOEXEC | EFD_NONBLOCK);
     void *page = mmap (NULL, sizeof *self->wake, PROT_READ | PROT_WRITE,
@@ -109,15 +108,25 @@ s_open (ta_worker_t *self)
                                      .wake = self->wake,
                                      .bell = self->bell };
     err = ta_channel_new (&self->channel, &options, text);
-    if (err) {
-        ta_worker_log (self, "refused", "text=\"%s\"", text);
+    if (err)
         return err;
-    }
-    return s_watch (self, self->relay.fd, WATCH_RELAY)
-                   && s_watch (self, ta_channel_fd (self->channel),
-                               WATCH_CHANNEL)
+    return s_watch (self, self->relay.fd, WATCH_RELAY) &&
+                   s_watch (self, ta_channel_fd (self->channel), WATCH_CHANNEL)
                ? TUTTI_OK
                : TUTTI_ENOMEM;
+}
+
+//  The worker cannot serve: clients that were handed over hear why.
+static void
+s_refuse_clients (ta_worker_t *self, const char *text)
+{
+    ta_worker_log (self, "refused", "text=\"%s\"", text);
+    struct pollfd pfd = { .fd = self->relay.fd, .events = POLLIN };
+    ta_relay_message_t message;
+    while (poll (&pfd, 1, 200) > 0 &&
+           ta_relay_receive (&self->relay, &message) != TUTTI_EAGENTLOST)
+        if (message.type == TA_ADOPT)
+            ta_client_turn_away (&message, TUTTI_EJOIN, text);
 }
 
 //  Messages of the supervisor. False: it is gone.
@@ -133,8 +142,10 @@ s_relay (ta_worker_t *self)
             return false;
         if (err)
             continue;
-        if (message.type == TA_ADOPT)
+        if (message.type == TA_ADOPT) {
+            self->adopted++;
             ta_client_adopt (self, &message);
+        }
         else if (message.type == TA_CONTROL)
             ta_job_message (self, message.body, message.len);
         else if (message.type == TA_DRAIN)
@@ -178,19 +189,33 @@ s_over (const ta_worker_t *self)
 {
     if (self->state != TA_ENDING)
         return false;
-    return self->finished || self->roster.nodes <= 1
-           || ta_worker_now_ms () >= self->end_ms;
+    return self->finished || self->roster.nodes <= 1 ||
+           ta_worker_now_ms () >= self->end_ms;
+}
+
+//  Nobody is left: the supervisor closes the pair if it knows of no client
+//  that is still on its way to us (it counts ADOPTs as we do).
+static void
+s_say_empty (ta_worker_t *self)
+{
+    if (self->told_empty == self->adopted)
+        return;
+    self->told_empty = self->adopted;
+    ta_relay_send (&self->relay, TA_EMPTY, (uint8_t *) &self->told_empty,
+                   sizeof self->told_empty);
 }
 
 static void
 s_loop (ta_worker_t *self)
 {
     struct epoll_event events[32];
-    while (!self->drain && !s_over (self)) {
+    while (!self->drain) {
+        if (s_over (self))
+            s_say_empty (self);
         int64_t now = ta_worker_now_ms ();
         int64_t wait = self->progress_ms - now;
-        int n = epoll_wait (self->epoll, events, 32,
-                            wait < 0 ? 0 : (int) wait);
+        int n =
+            epoll_wait (self->epoll, events, 32, wait < 0 ? 0 : (int) wait);
         for (int i = 0; i < n; i++)
             if (!s_dispatch (self, events[i].data.u64))
                 return;
@@ -213,7 +238,6 @@ s_close (ta_worker_t *self)
         for (uint32_t k = 0; k < self->members[i]->n_local; k++)
             tp_wake (&self->wake->session[self->members[i]->session[k]]);
     }
-    ta_relay_send (&self->relay, TA_EMPTY, NULL, 0);
     ta_channel_destroy (&self->channel);
     for (uint32_t i = 0; i < TP_LOCAL_MAX; i++)
         if (self->session[i].used)
@@ -242,15 +266,18 @@ ta_worker_main (int fd)
     signal (SIGPIPE, SIG_IGN);
     self->relay.fd = fd;
     for (uint32_t i = 0; i < TP_LOCAL_MAX; i++)
-        self->session[i]
-            = (ta_session_t){ .sock = -1, .pidfd = -1, .event = -1 };
+        self->session[i] =
+            (ta_session_t){ .sock = -1, .pidfd = -1, .event = -1 };
     self->epoll = epoll_create1 (EPOLL_CLOEXEC);
-    tutti_err_t err
-        = self->epoll < 0 ? TUTTI_ENOMEM : s_await_setup (self);
-    if (!err)
-        err = s_open (self);
-    if (!err)
-        s_loop (self);
+    tutti_err_t err = self->epoll < 0 ? TUTTI_ENOMEM : s_await_setup (self);
+    char text[TP_TEXT_MAX] = "the agent cannot start a worker for the job";
+    if (!err) {
+        err = s_open (self, text);
+        if (err)
+            s_refuse_clients (self, text);
+        else
+            s_loop (self);
+    }
     s_close (self);
     return err ? 1 : 0;
 }

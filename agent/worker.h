@@ -16,17 +16,18 @@
 #include "protocol/local.h"
 
 #define TA_WORKER_FD 3
-#define TA_WORKER_MSG_MAX (64u << 10)  //  of one message; larger Envelopes
-                                       //  travel in CONTROL pieces
+//  Bytes of one message; larger Envelopes travel in CONTROL pieces.
+#define TA_WORKER_MSG_MAX (64u << 10)
 
 typedef enum ta_worker_type {
-    TA_SETUP = 1,   //  supervisor -> worker, first: ta_setup_t
-    TA_ADOPT,       //  supervisor -> worker: tp_local_hello_t and two fds, the
-                    //  client's socket and its pidfd
-    TA_CONTROL,     //  both ways: a piece of a packed Envelope (tutti.proto)
-    TA_PROGRESS,    //  worker -> supervisor: packed Progress, for HEARTBEAT
-    TA_EMPTY,       //  worker -> supervisor: no client is left, it will exit
-    TA_DRAIN        //  supervisor -> worker: end as soon as possible
+    TA_SETUP = 1,  //  supervisor -> worker, first: ta_setup_t
+    TA_ADOPT,      //  supervisor -> worker: tp_local_hello_t and two fds, the
+                   //  client's socket and its pidfd
+    TA_CONTROL,    //  both ways: a piece of a packed Envelope (tutti.proto)
+    TA_PROGRESS,   //  worker -> supervisor: packed Progress, for HEARTBEAT
+    TA_EMPTY,      //  worker -> supervisor: no client is left; uint32_t, the
+                   //  ADOPTs that it has seen. It exits when the pair closes
+    TA_DRAIN       //  supervisor -> worker: end as soon as possible
 } ta_worker_type_t;
 
 typedef struct ta_worker_head {
@@ -40,11 +41,11 @@ typedef struct ta_setup {
     char job[TP_NAME_MAX];
     uint32_t attempt;
     char node[TP_NAME_MAX];
-    char bind[TP_NAME_MAX];   //  data plane: address to listen on and tell
+    char bind[TP_NAME_MAX];  //  data plane: address to listen on and tell
     uint16_t port_lo, port_hi;
     char transport[TP_NAME_MAX];  //  for tx_find: "tcp", "faulty:flip:100"
     uint32_t channels;
-    uint64_t staging_bytes;   //  per rank
+    uint64_t staging_bytes;  //  per rank
 } ta_setup_t;
 
 //  Body of the worker process; FD is the socketpair. Returns its exit status.

@@ -14,8 +14,8 @@
 static bool
 s_watch (ta_worker_t *self, int fd, uint32_t kind, uint32_t index)
 {
-    struct epoll_event event
-        = { .events = EPOLLIN, .data.u64 = (uint64_t) kind << 32 | index };
+    struct epoll_event event = { .events = EPOLLIN,
+                                 .data.u64 = (uint64_t) kind << 32 | index };
     return epoll_ctl (self->epoll, EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
@@ -28,15 +28,17 @@ s_free_session (ta_worker_t *self)
     return NULL;
 }
 
-//  Refuse a client that has not become a session.
-static void
-s_turn_away (int sock, int pidfd, tutti_err_t err, const char *text)
+void
+ta_client_turn_away (const ta_relay_message_t *message, tutti_err_t err,
+                     const char *text)
 {
-    ta_session_t guest = { .sock = sock };
+    ta_session_t guest = { .sock = message->fds[0] };
+    if (guest.sock < 0)
+        return;
     ta_session_reply (&guest, TP_LOCAL_REFUSE, 0, err, text);
-    close (sock);
-    if (pidfd >= 0)
-        close (pidfd);
+    close (guest.sock);
+    if (message->fds[1] >= 0)
+        close (message->fds[1]);
 }
 
 //  The coordinator compares the ranks of the whole job; a rank that is twice
@@ -80,12 +82,13 @@ ta_client_adopt (ta_worker_t *self, const ta_relay_message_t *message)
     memcpy (&hello, message->body, sizeof hello);
     char text[TP_TEXT_MAX];
     if (!s_admit (self, &hello, text)) {
-        s_turn_away (sock, pidfd, TUTTI_EJOIN, text);
+        ta_client_turn_away (message, TUTTI_EJOIN, text);
         return;
     }
     ta_session_t *session = s_free_session (self);
     if (!session) {
-        s_turn_away (sock, pidfd, TUTTI_EJOIN, "too many ranks on this node");
+        ta_client_turn_away (message, TUTTI_EJOIN,
+                             "too many ranks on this node");
         return;
     }
     uint32_t index = (uint32_t) (session - self->session);
@@ -145,8 +148,8 @@ ta_client_waiting (ta_worker_t *self, const char *text)
 {
     for (uint32_t i = 0; i < TP_LOCAL_MAX; i++)
         if (self->session[i].used && !self->session[i].welcome)
-            ta_session_reply (&self->session[i], TP_LOCAL_WAITING, 0,
-                              TUTTI_OK, text);
+            ta_session_reply (&self->session[i], TP_LOCAL_WAITING, 0, TUTTI_OK,
+                              text);
 }
 
 //  Its comms go on without it (goodbye) or end (lost).
@@ -195,8 +198,8 @@ s_free (ta_worker_t *self, ta_session_t *session, uint64_t tag,
         const tp_local_segment_t *which)
 {
     ta_segment_t *segment = ta_memory_find (self->memory, which->id);
-    if (!segment || segment->session != session->index
-        || segment == session->staging) {
+    if (!segment || segment->session != session->index ||
+        segment == session->staging) {
         ta_session_reply (session, TP_LOCAL_REPLY, tag, TUTTI_EINVAL,
                           "that memory is not yours");
         return;
@@ -250,18 +253,16 @@ static void
 s_group (ta_worker_t *self, ta_session_t *session, uint64_t tag,
          const tp_local_group_t *group, size_t len)
 {
-    bool whole = len >= sizeof *group && group->n <= TP_RANKS_MAX
-                 && len == sizeof *group + group->n * sizeof (uint32_t);
+    bool whole = len >= sizeof *group && group->n <= TP_RANKS_MAX &&
+                 len == sizeof *group + group->n * sizeof (uint32_t);
     ta_member_t *member = whole ? ta_job_member (self, group->comm) : NULL;
     tutti_err_t err = whole ? TUTTI_OK : TUTTI_EPROTO;
     if (!err && !member)
         err = ta_job_new_member (self, group->comm, group->ranks, group->n,
                                  &member);
-    else if (!err
-             && (member->size != group->n
-                 || memcmp (member->world, group->ranks,
-                            group->n * sizeof (uint32_t))
-                        != 0))
+    else if (!err && (member->size != group->n ||
+                      memcmp (member->world, group->ranks,
+                              group->n * sizeof (uint32_t)) != 0))
         err = TUTTI_EMISMATCH;
     if (!err && !s_is_in (member, session))
         err = TUTTI_EINVAL;
@@ -296,10 +297,9 @@ s_stats (ta_worker_t *self, ta_session_t *session, uint64_t tag)
     getrusage (RUSAGE_SELF, &usage);
     tp_local_stats_t stats = {
         .wire_bytes = ta_channel_wire_bytes (self->channel),
-        .cpu_us = (uint64_t) (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec)
-                      * 1000000
-                  + (uint64_t) (usage.ru_utime.tv_usec
-                                + usage.ru_stime.tv_usec),
+        .cpu_us = (uint64_t) (usage.ru_utime.tv_sec + usage.ru_stime.tv_sec) *
+                      1000000 +
+                  (uint64_t) (usage.ru_utime.tv_usec + usage.ru_stime.tv_usec),
         .segment_bytes = ta_memory_total (self->memory),
     };
     snprintf (stats.transport, sizeof stats.transport, "%.15s",
@@ -381,7 +381,7 @@ s_request (ta_worker_t *self, ta_session_t *session,
 void
 ta_client_ready (ta_worker_t *self, ta_session_t *session, bool pidfd)
 {
-    static _Alignas (16) uint8_t body[TP_LOCAL_MSG_MAX];
+    static _Alignas(16) uint8_t body[TP_LOCAL_MSG_MAX];
     tp_local_head_t head;
     ssize_t n = 0;
     //  What a process said before it died still counts.
@@ -391,8 +391,7 @@ ta_client_ready (ta_worker_t *self, ta_session_t *session, bool pidfd)
             break;
         if (!s_request (self, session, &head, body)) {
             ta_worker_log (self, "garbage", "rank=%u pid=%u type=%u",
-                           session->hello.rank, session->hello.pid,
-                           head.type);
+                           session->hello.rank, session->hello.pid, head.type);
             n = -2;
             break;
         }

@@ -32,8 +32,8 @@ typedef struct ta_worker {
     int wake_fd, bell;
     ta_channel_t *channel;
     ta_session_t session[TP_LOCAL_MAX];
-    uint32_t sessions;        //  used ones
-    ta_member_t **members;    //  ours
+    uint32_t sessions;      //  used ones
+    ta_member_t **members;  //  ours
     uint32_t n_members;
     //  From START.
     uint64_t incarnation;
@@ -44,12 +44,15 @@ typedef struct ta_worker {
     tp_plan_t plan;
     //  Counts of comms that are closed.
     tp_tally_t closed[TP_KINDS];
-    int64_t progress_ms;      //  when to report next
-    int64_t end_ms;           //  ENDING: not later than this
-    bool finished;            //  the coordinator says that all ranks left
+    int64_t progress_ms;  //  when to report next
+    int64_t end_ms;       //  ENDING: not later than this
+    bool finished;        //  the coordinator says that all ranks left
     bool drain;
+    uint32_t adopted;     //  clients that were handed over
+    uint32_t told_empty;  //  the number of them when EMPTY was said
 } ta_worker_t;
 
+//  Monotonic.
 int64_t
 ta_worker_now_ms (void);
 
@@ -97,6 +100,10 @@ ta_job_drop_member (ta_worker_t *self, ta_member_t *member);
 
 void
 ta_client_adopt (ta_worker_t *self, const ta_relay_message_t *message);
+//  Refuse a client that was not adopted; its descriptors are closed.
+void
+ta_client_turn_away (const ta_relay_message_t *message, tutti_err_t err,
+                     const char *text);
 //  Its socket has something, or its process is gone (PIDFD).
 void
 ta_client_ready (ta_worker_t *self, ta_session_t *session, bool pidfd);

@@ -105,8 +105,8 @@ tutti_err_t
 ta_job_new_member (ta_worker_t *self, uint64_t id, const uint32_t *ranks,
                    uint32_t n, ta_member_t **member_p)
 {
-    ta_member_t **more = realloc (
-        self->members, (self->n_members + 1) * sizeof *self->members);
+    ta_member_t **more =
+        realloc (self->members, (self->n_members + 1) * sizeof *self->members);
     if (!more)
         return TUTTI_ENOMEM;
     self->members = more;
@@ -208,8 +208,8 @@ s_take_roster (ta_worker_t *self, const Tutti__Start *start, int64_t epoch)
     self->pid_of = calloc (size, sizeof *self->pid_of);
     self->session_of = calloc (size, sizeof *self->session_of);
     self->node_name = calloc (nodes, sizeof *self->node_name);
-    if (!self->node_of || !self->pid_of || !self->session_of
-        || !self->node_name)
+    if (!self->node_of || !self->pid_of || !self->session_of ||
+        !self->node_name)
         return TUTTI_ENOMEM;
     s_find_sessions (self, size);
     uint32_t me = UINT32_MAX, seen = 0;
@@ -225,9 +225,8 @@ s_take_roster (ta_worker_t *self, const Tutti__Start *start, int64_t epoch)
             seen++;
         }
     }
-    self->roster = (ta_roster_t){ size,          nodes,
-                                  me,            epoch,
-                                  self->node_of, self->session_of,
+    self->roster = (ta_roster_t){ size,        nodes,         me,
+                                  epoch,       self->node_of, self->session_of,
                                   self->pid_of };
     for (uint32_t r = 0; r < size; r++)
         if ((self->node_of[r] == me) != (self->session_of[r] >= 0))
@@ -248,8 +247,8 @@ s_take_plan (ta_worker_t *self, const Tutti__Plan *plan)
         self->plan.beta_us_per_mib = plan->beta_us_per_mib;
     if (plan->gamma_us_per_mib > 0)
         self->plan.gamma_us_per_mib = plan->gamma_us_per_mib;
-    if (plan->segment_bytes >= TP_EAGER_BYTES
-        && plan->segment_bytes <= TP_PAYLOAD_MAX)
+    if (plan->segment_bytes >= TP_EAGER_BYTES &&
+        plan->segment_bytes <= TP_PAYLOAD_MAX)
         self->plan.segment_bytes = plan->segment_bytes;
 }
 
@@ -343,6 +342,15 @@ s_forming (ta_worker_t *self, const Tutti__Forming *f)
     ta_client_waiting (self, text);
 }
 
+//  The coordinator is new or was away: say again who waits.
+static void
+s_join_again (ta_worker_t *self)
+{
+    for (uint32_t i = 0; i < TP_LOCAL_MAX && self->state == TA_JOINING; i++)
+        if (self->session[i].used)
+            ta_job_join (self, &self->session[i]);
+}
+
 static void
 s_refuse (ta_worker_t *self, const Tutti__Refuse *r)
 {
@@ -351,8 +359,8 @@ s_refuse (ta_worker_t *self, const Tutti__Refuse *r)
         return;
     }
     for (uint32_t i = 0; i < TP_LOCAL_MAX; i++)
-        if (self->session[i].used && self->session[i].hello.rank == r->rank
-            && !self->session[i].welcome) {
+        if (self->session[i].used && self->session[i].hello.rank == r->rank &&
+            !self->session[i].welcome) {
             ta_client_refuse (self, &self->session[i], (tutti_err_t) r->code,
                               r->text);
             return;
@@ -397,6 +405,9 @@ ta_job_message (ta_worker_t *self, const uint8_t *bytes, size_t len)
         return;
     }
     switch (e->body_case) {
+    case TUTTI__ENVELOPE__BODY_WELCOME:
+        s_join_again (self);
+        break;
     case TUTTI__ENVELOPE__BODY_FORMING:
         s_forming (self, e->forming);
         break;
@@ -460,8 +471,8 @@ s_cpu_us (void)
 {
     struct rusage u;
     getrusage (RUSAGE_SELF, &u);
-    return (uint64_t) (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000
-           + (uint64_t) (u.ru_utime.tv_usec + u.ru_stime.tv_usec);
+    return (uint64_t) (u.ru_utime.tv_sec + u.ru_stime.tv_sec) * 1000000 +
+           (uint64_t) (u.ru_utime.tv_usec + u.ru_stime.tv_usec);
 }
 
 typedef struct report {

@@ -61,11 +61,10 @@ static tutti_err_t
 s_check_buffers (const tl_comm_t *comm, tl_call_t *call)
 {
     tp_geo_t geo;
-    if (tp_geo_make (&geo, &call->sig, comm->size,
-                     comm->board->segment_bytes))
+    if (tp_geo_make (&geo, &call->sig, comm->size, comm->board->segment_bytes))
         return s_bad (call, "too many elements");
-    bool root = call->sig.kind != TP_BROADCAST
-                || call->sig.root == (int32_t) comm->rank;
+    bool root = call->sig.kind != TP_BROADCAST ||
+                call->sig.root == (int32_t) comm->rank;
     uint64_t in = tp_geo_in_bytes (&geo, root);
     uint64_t out = tp_geo_out_bytes (&geo);
     if (call->in == TUTTI_IN_PLACE)
@@ -74,8 +73,8 @@ s_check_buffers (const tl_comm_t *comm, tl_call_t *call)
         return s_bad (call, "the input is NULL");
     if (out > 0 && !call->out)
         return s_bad (call, "the output is NULL");
-    if (call->sig.kind == TP_BROADCAST || in == 0 || out == 0
-        || call->in == s_in_place (comm, call))
+    if (call->sig.kind == TP_BROADCAST || in == 0 || out == 0 ||
+        call->in == s_in_place (comm, call))
         return TUTTI_OK;
     uintptr_t a = (uintptr_t) call->in, b = (uintptr_t) call->out;
     if (a < b + out && b < a + in)
@@ -89,9 +88,9 @@ static tutti_err_t
 s_apply (tl_comm_t *comm, tl_call_t *call, const tutti_call_t *options)
 {
     tl_session_t *session = comm->session;
-    call->sig.flags
-        = (session->flags & TP_LOCAL_REPRODUCIBLE ? TP_SIG_REPRODUCIBLE : 0)
-          | (session->flags & TP_LOCAL_WIDE ? TP_SIG_WIDE : 0);
+    call->sig.flags =
+        (session->flags & TP_LOCAL_REPRODUCIBLE ? TP_SIG_REPRODUCIBLE : 0) |
+        (session->flags & TP_LOCAL_WIDE ? TP_SIG_WIDE : 0);
     int algorithm = session->algorithm;
     if (options) {
         if (options->struct_size != sizeof *options)
@@ -192,9 +191,11 @@ s_call (int kind, const void *in, void *out, size_t count, int dtype, int op,
 
 #define ALLREDUCE                                                             \
     s_call (TP_ALLREDUCE, send, recv, count, (int) dtype, (int) op, -1)
-#define ALLGATHER s_call (TP_ALLGATHER, send, recv, send_count, (int) dtype, 0, -1)
+#define ALLGATHER                                                             \
+    s_call (TP_ALLGATHER, send, recv, send_count, (int) dtype, 0, -1)
 #define REDUCE_SCATTER                                                        \
-    s_call (TP_REDUCE_SCATTER, send, recv, recv_count, (int) dtype, (int) op, -1)
+    s_call (TP_REDUCE_SCATTER, send, recv, recv_count, (int) dtype, (int) op, \
+            -1)
 #define BROADCAST s_call (TP_BROADCAST, buf, buf, count, (int) dtype, 0, root)
 #define BARRIER s_call (TP_BARRIER, NULL, NULL, 0, TUTTI_UINT8, 0, -1)
 
@@ -209,7 +210,8 @@ tutti_allreduce (const void *send, void *recv, size_t count,
 tutti_err_t
 tutti_allreduce_async (const void *send, void *recv, size_t count,
                        tutti_dtype_t dtype, tutti_op_t op, tutti_comm_t *comm,
-                       const tutti_call_t *options, tutti_request_t **request_p)
+                       const tutti_call_t *options,
+                       tutti_request_t **request_p)
 {
     tl_call_t call = ALLREDUCE;
     return s_async (comm, &call, options, request_p);
@@ -226,7 +228,8 @@ tutti_allgather (const void *send, void *recv, size_t send_count,
 tutti_err_t
 tutti_allgather_async (const void *send, void *recv, size_t send_count,
                        tutti_dtype_t dtype, tutti_comm_t *comm,
-                       const tutti_call_t *options, tutti_request_t **request_p)
+                       const tutti_call_t *options,
+                       tutti_request_t **request_p)
 {
     tl_call_t call = ALLGATHER;
     return s_async (comm, &call, options, request_p);

@@ -9,16 +9,16 @@
 
 struct tl_comm {
     tl_session_t *session;
-    tl_comm_t *next;         //  in session->comms
+    tl_comm_t *next;  //  in session->comms
     void *handle;
     tp_board_t *board;
     uint32_t rank, size;
-    uint32_t local;          //  my index on the board
-    bool single;             //  all ranks on this node: ranks do the work
-    uint64_t seq;            //  last op submitted
-    uint64_t left;           //  every op up to this one is left
-    uint64_t left_bits;      //  bit i: op left + 1 + i is left
-    tl_request_t *pending;   //  in order of submission
+    uint32_t local;         //  my index on the board
+    bool single;            //  all ranks on this node: ranks do the work
+    uint64_t seq;           //  last op submitted
+    uint64_t left;          //  every op up to this one is left
+    uint64_t left_bits;     //  bit i: op left + 1 + i is left
+    tl_request_t *pending;  //  in order of submission
     tl_request_t **pending_end;
     tl_request_t *finished;  //  with callbacks to run
     tl_request_t *spare;     //  kept for the next op

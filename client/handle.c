@@ -68,9 +68,8 @@ tl_handle_new (tl_handle_kind_t kind, void *object)
         entry->object = object;
         entry->kind = (int) kind;
         entry->generation++;
-        value = ((uintptr_t) entry->generation << 20)
-                | ((uintptr_t) kind << 17)
-                | (uintptr_t) (entry - s_table + 1);
+        value = ((uintptr_t) entry->generation << 20) |
+                ((uintptr_t) kind << 17) | (uintptr_t) (entry - s_table + 1);
     }
     pthread_mutex_unlock (&s_lock);
     return (void *) value;
@@ -85,8 +84,8 @@ s_entry (const void *handle)
     if (index == 0 || index > s_used)
         return NULL;
     entry_t *entry = &s_table[index - 1];
-    if (entry->generation != (uint32_t) (value >> 20)
-        || entry->kind != (int) ((value >> 17) & 7))
+    if (entry->generation != (uint32_t) (value >> 20) ||
+        entry->kind != (int) ((value >> 17) & 7))
         return NULL;
     return entry;
 }
@@ -98,8 +97,7 @@ tl_handle_get (tl_handle_kind_t kind, const void *handle)
         return NULL;
     pthread_mutex_lock (&s_lock);
     entry_t *entry = s_entry (handle);
-    void *object
-        = entry && entry->kind == (int) kind ? entry->object : NULL;
+    void *object = entry && entry->kind == (int) kind ? entry->object : NULL;
     pthread_mutex_unlock (&s_lock);
     return object;
 }

@@ -10,7 +10,10 @@
 
 #include <stdbool.h>
 
-typedef enum tl_handle_kind { TL_HANDLE_COMM = 1, TL_HANDLE_REQUEST } tl_handle_kind_t;
+typedef enum tl_handle_kind {
+    TL_HANDLE_COMM = 1,
+    TL_HANDLE_REQUEST
+} tl_handle_kind_t;
 
 //  A new handle for OBJECT; NULL if there is no memory or no room.
 void *

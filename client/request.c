@@ -5,7 +5,6 @@
 #include "client/error.h"
 #include "client/handle.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,8 +27,8 @@ s_enter (tl_request_t *self, tl_request_state_t state)
 static bool
 s_is_root (const tl_request_t *self)
 {
-    return self->sig.kind != TP_BROADCAST
-           || self->sig.root == (int32_t) self->comm->rank;
+    return self->sig.kind != TP_BROADCAST ||
+           self->sig.root == (int32_t) self->comm->rank;
 }
 
 //  Where a buffer lies in the agent's memory, if it does.
@@ -37,8 +36,7 @@ static bool
 s_direct (tl_request_t *self, const void *ptr, uint64_t bytes,
           uint32_t *segment_p, uint64_t *off_p)
 {
-    tl_segment_t *segment
-        = tl_segment_find (self->comm->session, ptr, bytes);
+    tl_segment_t *segment = tl_segment_find (self->comm->session, ptr, bytes);
     if (!segment)
         return false;
     *segment_p = segment->id;
@@ -79,8 +77,8 @@ s_place (tl_request_t *self)
 static bool
 s_wants_window (const tl_request_t *self)
 {
-    return self->deposit.in_where == TP_WHERE_WINDOW
-           || self->deposit.out_where == TP_WHERE_WINDOW;
+    return self->deposit.in_where == TP_WHERE_WINDOW ||
+           self->deposit.out_where == TP_WHERE_WINDOW;
 }
 
 //  Take a window from the staging area, smaller if it is crowded. False: none
@@ -89,8 +87,8 @@ static bool
 s_take_window (tl_request_t *self)
 {
     tl_session_t *session = self->comm->session;
-    uint32_t slots = self->geo.segments < WINDOW_SLOTS ? self->geo.segments
-                                                       : WINDOW_SLOTS;
+    uint32_t slots =
+        self->geo.segments < WINDOW_SLOTS ? self->geo.segments : WINDOW_SLOTS;
     for (; slots > 0; slots /= 2) {
         uint64_t off = tl_staging_take (session, slots * self->geo.slot);
         if (off == UINT64_MAX)
@@ -125,7 +123,8 @@ s_spare (tl_comm_t *comm)
     tp_side_t *sides = self ? self->sides : NULL;
     if (self) {
         comm->spare = self->next;
-    } else {
+    }
+    else {
         self = malloc (sizeof *self);
         sides = calloc (comm->board->n_local, sizeof *sides);
     }
@@ -172,8 +171,8 @@ s_await_room (tl_comm_t *comm)
         if (tl_comm_progress (comm->session, true))
             continue;
         if (!limit)
-            limit = tl_now_ns ()
-                    + (int64_t) comm->session->op_timeout_ms * 1000000;
+            limit = tl_now_ns () +
+                    (int64_t) comm->session->op_timeout_ms * 1000000;
         if (tl_now_ns () > limit)
             return tl_error (TUTTI_EAGAIN,
                              "%u operations are in flight and none finishes",
@@ -237,8 +236,8 @@ tl_request_submit (tl_comm_t *comm, const tl_call_t *call,
 {
     tutti_err_t err = tl_comm_error (comm);
     tp_geo_t geo;
-    if (!err && tp_geo_make (&geo, &call->sig, comm->size,
-                             comm->board->segment_bytes))
+    if (!err &&
+        tp_geo_make (&geo, &call->sig, comm->size, comm->board->segment_bytes))
         err = tl_error (TUTTI_EINVAL, "%s of %llu elements: too large",
                         tp_kind_name (call->sig.kind),
                         (unsigned long long) call->sig.count);
@@ -281,8 +280,7 @@ s_copy_segment (tl_request_t *self, uint32_t g, bool in)
                     tp_geo_in (&self->geo, &mine, rank, p, g), bytes);
         else
             memcpy (tp_geo_out (&self->geo, &mine, rank, p, g),
-                    tp_geo_out (&self->geo, &self->window, rank, p, g),
-                    bytes);
+                    tp_geo_out (&self->geo, &self->window, rank, p, g), bytes);
 }
 
 static uint32_t
@@ -291,8 +289,8 @@ s_least_read (const tl_request_t *self)
     tp_board_t *board = self->comm->board;
     uint32_t least = UINT32_MAX;
     for (uint32_t i = 0; i < board->n_local; i++) {
-        uint32_t read = atomic_load (
-            &tp_board_cell (board, self->seq, i)->read);
+        uint32_t read =
+            atomic_load (&tp_board_cell (board, self->seq, i)->read);
         least = read < least ? read : least;
     }
     return least;
@@ -340,8 +338,8 @@ s_feed (tl_request_t *self)
 static bool
 s_take (tl_request_t *self)
 {
-    if (self->deposit.out_where != TP_WHERE_WINDOW
-        || self->taken >= atomic_load (&self->cell->written))
+    if (self->deposit.out_where != TP_WHERE_WINDOW ||
+        self->taken >= atomic_load (&self->cell->written))
         return false;
     s_copy_segment (self, self->taken, false);
     self->taken++;
@@ -352,8 +350,8 @@ s_take (tl_request_t *self)
 static void
 s_count (tl_request_t *self)
 {
-    tp_board_rank_t *rank
-        = tp_board_rank (self->comm->board, self->comm->local);
+    tp_board_rank_t *rank =
+        tp_board_rank (self->comm->board, self->comm->local);
     tp_tally_t *tally = &rank->tally[self->sig.kind];
     uint64_t us = (uint64_t) (self->done_ns - self->submitted_ns) / 1000;
     int bucket = 0;
@@ -379,8 +377,8 @@ s_finish (tl_request_t *self)
                            TP_WHERE_INLINE, 1 };
         uint64_t bytes = tp_geo_out_bytes (&self->geo);
         if (bytes > 0)
-            memcpy (self->out, tp_geo_out (&self->geo, &side, comm->rank, 0, 0),
-                    bytes);
+            memcpy (self->out,
+                    tp_geo_out (&self->geo, &side, comm->rank, 0, 0), bytes);
     }
     self->err = TUTTI_OK;
     s_give_window (self);
@@ -399,8 +397,8 @@ s_map_sides (tl_request_t *self)
 {
     tl_comm_t *comm = self->comm;
     for (uint32_t i = 0; i < comm->board->n_local; i++) {
-        const tp_deposit_t *d
-            = &tp_board_cell (comm->board, self->seq, i)->deposit;
+        const tp_deposit_t *d =
+            &tp_board_cell (comm->board, self->seq, i)->deposit;
         tp_side_t *side = &self->sides[i];
         *side = (tp_side_t){ NULL, d->in_where, d->window };
         if (d->in_where == TP_WHERE_INLINE)
@@ -439,9 +437,9 @@ s_start_work (tl_request_t *self)
         .geo = self->geo,
         .in = self->sides,
         .out = { self->out, TP_WHERE_PRIVATE, 0 },
-        .in_place = self->sig.kind == TP_ALLREDUCE
-                    && self->deposit.in_where == TP_WHERE_DIRECT
-                    && self->in == self->out,
+        .in_place = self->sig.kind == TP_ALLREDUCE &&
+                    self->deposit.in_where == TP_WHERE_DIRECT &&
+                    self->in == self->out,
     };
     tutti_err_t err = s_map_sides (self);
     if (!err)
@@ -460,9 +458,9 @@ s_step_single (tl_request_t *self, bool waiting)
     if (!self->working && mine && s_start_work (self))
         return true;
     if (!self->working) {
-        if (atomic_load (&self->cell->claim) != TP_CLAIM_WORKER
-            || atomic_load (&self->cell->written) < self->geo.segments
-            || s_least_read (self) < self->geo.segments)
+        if (atomic_load (&self->cell->claim) != TP_CLAIM_WORKER ||
+            atomic_load (&self->cell->written) < self->geo.segments ||
+            s_least_read (self) < self->geo.segments)
             return false;
         s_finish (self);
         return true;
@@ -483,9 +481,9 @@ s_step_nodes (tl_request_t *self)
 {
     if (s_take (self))
         return true;
-    if (atomic_load (&self->cell->written) < self->geo.segments
-        || (self->deposit.out_where == TP_WHERE_WINDOW
-            && self->taken < self->geo.segments))
+    if (atomic_load (&self->cell->written) < self->geo.segments ||
+        (self->deposit.out_where == TP_WHERE_WINDOW &&
+         self->taken < self->geo.segments))
         return false;
     s_finish (self);
     return true;
@@ -514,8 +512,8 @@ tl_request_step (tl_request_t *self, bool waiting)
     if (self->state == TL_GATHERING)
         return s_gather (self) || moved;
     return (self->comm->single ? s_step_single (self, waiting)
-                               : s_step_nodes (self))
-           || moved;
+                               : s_step_nodes (self)) ||
+           moved;
 }
 
 //  ------------------------------------------------------------------ ending
@@ -547,129 +545,4 @@ tl_request_release (tl_request_t *self)
     self->next = comm->spare;
     comm->spare = self;
     return err;
-}
-
-//  ----------------------------------------------------------------- waiting
-
-//  Rounds of looking before sleeping. A wake-up costs some 25 us where this
-//  was measured (a virtual machine), a look at a cell less than 0.1 us. With
-//  more ranks than cores, or a worker that needs the core, give it away.
-#define LOOKS 2000
-#define YIELDS 40
-#define SLEEP_MS 100
-
-static void
-s_pause (void)
-{
-#if defined __x86_64__ || defined __i386__
-    __builtin_ia32_pause ();
-#elif defined __aarch64__
-    __asm__ volatile ("yield");
-#endif
-}
-
-//  Look for a while. Returns whether SELF is done.
-static bool
-s_spin (tl_request_t *self)
-{
-    tl_comm_t *comm = self->comm;
-    bool crowded = !comm->single
-                   || (int) comm->board->n_local > comm->session->cores;
-    int looks = crowded ? YIELDS : LOOKS;
-    for (int i = 0; i < looks; i++) {
-        if (tl_request_step (self, true))
-            i = 0;
-        if (self->state == TL_DONE)
-            return true;
-        if ((i & 15) == 15 && tl_comm_progress (comm->session, true))
-            i = 0;
-        if (crowded)
-            sched_yield ();
-        else
-            s_pause ();
-    }
-    return false;
-}
-
-//  Sleep until woken, lock released. The step after arming closes the gap
-//  between the last look and the sleep.
-static void
-s_sleep (tl_request_t *self, int64_t limit_ns)
-{
-    tl_session_t *session = self->comm->session;
-    int64_t left_ms = (limit_ns - tl_now_ns ()) / 1000000 + 1;
-    int ms = left_ms < SLEEP_MS ? (int) left_ms : SLEEP_MS;
-    uint32_t seen = tp_wake_seen (session->mine);
-    tp_wake_arm (session->mine);
-    if (!tl_comm_progress (session, true) && self->state != TL_DONE
-        && ms > 0) {
-        pthread_mutex_unlock (&session->lock);
-        tp_wake_sleep (session->mine, seen, ms);
-        pthread_mutex_lock (&session->lock);
-    }
-    tp_wake_disarm (session->mine);
-}
-
-//  Ranks of this node that have not called the op: "rank 3 (pid 17)".
-static void
-s_absent (const tl_request_t *self, char *text, size_t len)
-{
-    tp_board_t *board = self->comm->board;
-    size_t at = 0;
-    text[0] = 0;
-    for (uint32_t i = 0; i < board->n_local && at + 32 < len; i++) {
-        const tp_board_rank_t *rank = tp_board_rank (board, i);
-        if (atomic_load (&tp_board_cell (board, self->seq, i)->seq)
-            < self->seq)
-            at += (size_t) snprintf (text + at, len - at, "%srank %u (pid %u)",
-                                     at > 0 ? ", " : "", rank->rank,
-                                     rank->pid);
-    }
-    if (at == 0)
-        snprintf (text, len, "ranks of other nodes");
-}
-
-//  The op's own deadline has passed: the comm ends, everywhere.
-static void
-s_expire (tl_request_t *self)
-{
-    tl_comm_t *comm = self->comm;
-    char what[128], absent[200], text[TP_TEXT_MAX];
-    tp_sig_text (&self->sig, what, sizeof what);
-    s_absent (self, absent, sizeof absent);
-    snprintf (text, sizeof text,
-              "%s #%llu passed its deadline of %lld ms on rank %u; waited for "
-              "%s. TUTTI_TIMEOUT_MS or tutti_call_t.timeout_ms sets it",
-              what, (unsigned long long) self->seq,
-              (long long) (self->deadline_ns - self->submitted_ns) / 1000000,
-              comm->rank, absent);
-    tp_board_fail (comm->board, TUTTI_ETIMEDOUT, text);
-    tl_comm_tell_abort (comm, TUTTI_ETIMEDOUT, text);
-    tl_comm_wake (comm);
-}
-
-tutti_err_t
-tl_request_wait (tl_request_t *self, int timeout_ms)
-{
-    tl_session_t *session = self->comm->session;
-    if (self->state == TL_DONE || s_spin (self))
-        return TUTTI_OK;
-    int64_t limit = timeout_ms < 0
-                        ? INT64_MAX
-                        : tl_now_ns () + (int64_t) timeout_ms * 1000000;
-    while (self->state != TL_DONE) {
-        int64_t now = tl_now_ns ();
-        if (now >= self->deadline_ns)
-            s_expire (self);
-        else if (now >= limit)
-            return tl_error (TUTTI_EAGAIN, "not finished after %d ms",
-                             timeout_ms);
-        tl_session_check (session);
-        while (tl_comm_progress (session, true))
-            ;
-        if (self->state != TL_DONE)
-            s_sleep (self,
-                     limit < self->deadline_ns ? limit : self->deadline_ns);
-    }
-    return TUTTI_OK;
 }

@@ -24,10 +24,10 @@ typedef enum tl_request_state {
 //  What to do, with all arguments checked.
 typedef struct tl_call {
     tp_sig_t sig;
-    const void *in;   //  NULL: none
-    void *out;        //  NULL: none
+    const void *in;  //  NULL: none
+    void *out;       //  NULL: none
     bool async;
-    int timeout_ms;   //  0: the session's
+    int timeout_ms;  //  0: the session's
     int priority;
     const char *name;
     tutti_callback_t callback;
@@ -37,24 +37,24 @@ typedef struct tl_call {
 struct tl_request {
     tl_comm_t *comm;
     tl_request_t *next;
-    void *handle;          //  NULL: none was asked for
+    void *handle;  //  NULL: none was asked for
     tl_request_state_t state;
-    tutti_err_t err;       //  result, once DONE
-    char *text;            //  of a failed one; ours
+    tutti_err_t err;  //  result, once DONE
+    char *text;       //  of a failed one; ours
     uint64_t seq;
     tp_sig_t sig;
     tp_geo_t geo;
     tp_cell_t *cell;
     tp_deposit_t deposit;
-    const uint8_t *in;     //  caller's memory
+    const uint8_t *in;  //  caller's memory
     uint8_t *out;
-    tp_side_t window;      //  my window, base NULL: none yet
+    tp_side_t window;  //  my window, base NULL: none yet
     uint64_t window_bytes;
-    uint32_t fed;          //  segments copied in
-    uint32_t taken;        //  segments copied out
+    uint32_t fed;    //  segments copied in
+    uint32_t taken;  //  segments copied out
     tk_work_t work;
-    bool working;          //  I hold the claim and work is set up
-    tp_side_t *sides;      //  ours: inputs of all local ranks
+    bool working;      //  I hold the claim and work is set up
+    tp_side_t *sides;  //  ours: inputs of all local ranks
     tutti_callback_t callback;
     void *user;
     char name[32];

@@ -9,7 +9,8 @@
 #include <sys/mman.h>
 
 tl_segment_t *
-tl_segment_keep (tl_session_t *self, uint32_t id, void *base, size_t bytes, bool mine)
+tl_segment_keep (tl_session_t *self, uint32_t id, void *base, size_t bytes,
+                 bool mine)
 {
     tl_segment_t *segment = calloc (1, sizeof *segment);
     if (!segment) {
@@ -40,14 +41,13 @@ tl_segment_alloc (tl_session_t *self, size_t bytes, tl_segment_t **segment_p)
     tp_local_segment_t want = { .bytes = (bytes + 4095) & ~(size_t) 4095 };
     tp_local_segment_t got;
     int fd;
-    tutti_err_t err
-        = tl_session_ask (self, TP_LOCAL_ALLOC, &want, sizeof want,
-                          TP_LOCAL_SEGMENT, &got, sizeof got, &fd);
+    tutti_err_t err = tl_session_ask (self, TP_LOCAL_ALLOC, &want, sizeof want,
+                                      TP_LOCAL_SEGMENT, &got, sizeof got, &fd);
     if (err)
         return err;
     void *base = tl_map_fd (fd, got.bytes, true);
-    tl_segment_t *segment
-        = base ? tl_segment_keep (self, got.id, base, got.bytes, true) : NULL;
+    tl_segment_t *segment =
+        base ? tl_segment_keep (self, got.id, base, got.bytes, true) : NULL;
     if (!segment)
         return tl_error (TUTTI_ENOMEM, "no memory to map %zu bytes", bytes);
     s_touch (segment->base, segment->bytes);
@@ -76,8 +76,8 @@ tl_segment_find (tl_session_t *self, const void *ptr, size_t bytes)
     uintptr_t at = (uintptr_t) ptr;
     for (tl_segment_t *s = self->segments; s; s = s->next) {
         uintptr_t base = (uintptr_t) s->base;
-        if (s->mine && at >= base && at - base <= s->bytes
-            && bytes <= s->bytes - (at - base))
+        if (s->mine && at >= base && at - base <= s->bytes &&
+            bytes <= s->bytes - (at - base))
             return s;
     }
     return NULL;
@@ -93,14 +93,13 @@ tl_segment_map (tl_session_t *self, uint32_t id, tl_segment_t **segment_p)
         }
     tp_local_segment_t want = { .id = id }, got;
     int fd;
-    tutti_err_t err
-        = tl_session_ask (self, TP_LOCAL_MAP, &want, sizeof want,
-                          TP_LOCAL_SEGMENT, &got, sizeof got, &fd);
+    tutti_err_t err = tl_session_ask (self, TP_LOCAL_MAP, &want, sizeof want,
+                                      TP_LOCAL_SEGMENT, &got, sizeof got, &fd);
     if (err)
         return err;
     void *base = tl_map_fd (fd, got.bytes, false);
-    tl_segment_t *segment
-        = base ? tl_segment_keep (self, id, base, got.bytes, false) : NULL;
+    tl_segment_t *segment =
+        base ? tl_segment_keep (self, id, base, got.bytes, false) : NULL;
     if (!segment)
         return tl_error (TUTTI_ENOMEM, "no memory to map a peer's segment");
     *segment_p = segment;

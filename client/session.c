@@ -33,8 +33,9 @@ tl_now_ns (void)
 void *
 tl_map_fd (int fd, size_t bytes, bool writable)
 {
-    void *base = mmap (NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
-                       MAP_SHARED, fd, 0);
+    void *base =
+        mmap (NULL, bytes, writable ? PROT_READ | PROT_WRITE : PROT_READ,
+              MAP_SHARED, fd, 0);
     close (fd);
     return base == MAP_FAILED ? NULL : base;
 }
@@ -58,12 +59,13 @@ s_connect (const char *agent, int *sock_p)
     struct sockaddr_un addr = { .sun_family = AF_UNIX };
     size_t len = strlen (agent);
     if (len >= sizeof addr.sun_path)
-        return tl_error (TUTTI_EINVAL, "agent socket %s: name too long", agent);
+        return tl_error (TUTTI_EINVAL, "agent socket %s: name too long",
+                         agent);
     memcpy (addr.sun_path, agent, len);
     if (agent[0] == '@')
         addr.sun_path[0] = 0;
-    socklen_t size
-        = (socklen_t) (offsetof (struct sockaddr_un, sun_path) + len);
+    socklen_t size =
+        (socklen_t) (offsetof (struct sockaddr_un, sun_path) + len);
     int64_t limit = tl_now_ns () + CONNECT_PATIENCE_NS;
     while (true) {
         int sock = socket (AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
@@ -75,8 +77,8 @@ s_connect (const char *agent, int *sock_p)
         }
         int error = errno;
         close (sock);
-        if (tl_now_ns () > limit
-            || (error != ENOENT && error != ECONNREFUSED && error != EAGAIN))
+        if (tl_now_ns () > limit ||
+            (error != ENOENT && error != ECONNREFUSED && error != EAGAIN))
             return s_no_agent (agent, error);
         nanosleep (&(struct timespec){ 0, 50000000 }, NULL);
     }
@@ -122,7 +124,8 @@ static void
 s_take_fds (incoming_t *in, struct msghdr *msg)
 {
     in->n_fds = 0;
-    for (struct cmsghdr *c = CMSG_FIRSTHDR (msg); c; c = CMSG_NXTHDR (msg, c)) {
+    for (struct cmsghdr *c = CMSG_FIRSTHDR (msg); c;
+         c = CMSG_NXTHDR (msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
         size_t n = (c->cmsg_len - CMSG_LEN (0)) / sizeof (int);
@@ -171,8 +174,8 @@ s_receive (tl_session_t *self, incoming_t *in, int64_t limit_ns)
                          got < 0 ? ": " : "", got < 0 ? strerror (errno) : "");
     s_take_fds (in, &msg);
     in->len = (size_t) got - sizeof in->head;
-    if ((size_t) got < sizeof in->head || in->head.magic != TP_LOCAL_MAGIC
-        || in->head.len != in->len || (msg.msg_flags & MSG_TRUNC)) {
+    if ((size_t) got < sizeof in->head || in->head.magic != TP_LOCAL_MAGIC ||
+        in->head.len != in->len || (msg.msg_flags & MSG_TRUNC)) {
         s_drop_fds (in);
         return tl_error (TUTTI_EPROTO,
                          "a malformed message from the agent; is its version "
@@ -197,8 +200,7 @@ s_reply_error (const incoming_t *in)
 
 tutti_err_t
 tl_session_ask (tl_session_t *self, uint32_t type, const void *body,
-                size_t len, uint32_t want, void *reply, size_t room,
-                int *fd_p)
+                size_t len, uint32_t want, void *reply, size_t room, int *fd_p)
 {
     tutti_err_t err = s_send (self, type, body, len, -1);
     int64_t limit = tl_now_ns () + ANSWER_MS * 1000000ll;
@@ -217,8 +219,8 @@ tl_session_ask (tl_session_t *self, uint32_t type, const void *body,
         return err;
     if (in.head.type == TP_LOCAL_REPLY)
         err = s_reply_error (&in);
-    if (!err && (in.head.type != want || (room > 0 && in.len != room)
-                 || (fd_p && in.n_fds != 1)))
+    if (!err && (in.head.type != want || (room > 0 && in.len != room) ||
+                 (fd_p && in.n_fds != 1)))
         err = tl_error (TUTTI_EPROTO, "an unexpected answer from the agent");
     if (err) {
         s_drop_fds (&in);
@@ -239,8 +241,8 @@ tl_session_check (tl_session_t *self)
     if (self->dead)
         return self->dead;
     struct pollfd pfd = { .fd = self->sock, .events = POLLRDHUP };
-    if (poll (&pfd, 1, 0) == 1
-        && (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)))
+    if (poll (&pfd, 1, 0) == 1 &&
+        (pfd.revents & (POLLHUP | POLLRDHUP | POLLERR)))
         self->dead = TUTTI_EAGENTLOST;
     return self->dead;
 }
@@ -263,25 +265,25 @@ static tutti_err_t
 s_await_welcome (tl_session_t *self, const tl_whoami_t *who, incoming_t *in)
 {
     char waiting[TP_TEXT_MAX] = "";
-    int64_t limit
-        = tl_now_ns () + (int64_t) who->hello.join_timeout_ms * 1000000;
+    int64_t limit =
+        tl_now_ns () + (int64_t) who->hello.join_timeout_ms * 1000000;
     while (true) {
         tutti_err_t err = s_receive (self, in, limit);
         if (err == TUTTI_ETIMEDOUT)
             return s_too_late (who, waiting);
         if (err)
             return err;
-        if (in->head.type == TP_LOCAL_WELCOME
-            && in->len == sizeof (tp_local_welcome_t)
-            && in->n_fds == TP_WELCOME_FDS)
+        if (in->head.type == TP_LOCAL_WELCOME &&
+            in->len == sizeof (tp_local_welcome_t) &&
+            in->n_fds == TP_WELCOME_FDS)
             return TUTTI_OK;
         s_drop_fds (in);
         if (in->head.type == TP_LOCAL_REFUSE) {
             err = s_reply_error (in);
             return err ? err : TUTTI_EJOIN;
         }
-        if (in->head.type != TP_LOCAL_WAITING
-            || in->len != sizeof (tp_local_reply_t))
+        if (in->head.type != TP_LOCAL_WAITING ||
+            in->len != sizeof (tp_local_reply_t))
             return tl_error (TUTTI_EPROTO,
                              "an unexpected message from the agent (type %u)",
                              in->head.type);
@@ -307,7 +309,8 @@ s_accept_welcome (tl_session_t *self, incoming_t *in, tp_board_t **board_p)
     self->granules = (uint32_t) (w->staging_bytes / TL_GRANULE);
     self->staging_used = calloc (self->granules + 1, 1);
     if (!self->wake || !self->staging || !*board_p || !self->staging_used)
-        return tl_error (TUTTI_ENOMEM, "no memory to map the agent's segments");
+        return tl_error (TUTTI_ENOMEM,
+                         "no memory to map the agent's segments");
     if (w->session >= TP_LOCAL_MAX || !tp_board_ok (*board_p, w->board_bytes))
         return tl_error (TUTTI_EVERSION,
                          "the agent's board has another layout; library %s "

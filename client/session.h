@@ -33,17 +33,17 @@ typedef struct tl_session {
     uint64_t tag;              //  of the last request
     tp_local_welcome_t hello;  //  what the agent said
     tp_wake_page_t *wake;
-    tp_wake_t *mine;           //  my line of it
-    tl_segment_t *segments;    //  all mapped ones
+    tp_wake_t *mine;         //  my line of it
+    tl_segment_t *segments;  //  all mapped ones
     tl_segment_t *staging;
-    uint8_t *staging_used;     //  one byte per granule
+    uint8_t *staging_used;  //  one byte per granule
     uint32_t granules;
     uint32_t op_timeout_ms;
-    uint32_t flags;            //  TP_LOCAL_*
-    int32_t algorithm;         //  tp_algorithm_t, -1: the plan's
-    tutti_err_t dead;          //  session error, final
-    tl_comm_t *comms;          //  the first is the world
-    int cores;                 //  that this process may use
+    uint32_t flags;     //  TP_LOCAL_*
+    int32_t algorithm;  //  tp_algorithm_t, -1: the plan's
+    tutti_err_t dead;   //  session error, final
+    tl_comm_t *comms;   //  the first is the world
+    int cores;          //  that this process may use
 } tl_session_t;
 
 //  Connect, say hello, wait for the job to form; at most the join timeout.

@@ -130,8 +130,9 @@ s_fill_stats (tl_comm_t *comm, const tp_local_stats_t *local,
     snprintf (stats->transport, sizeof stats->transport, "%s",
               comm->single ? "none" : local->transport);
     snprintf (stats->algorithm, sizeof stats->algorithm, "%s",
-              comm->single ? "board" : tp_algorithm_name (
-                  (int) atomic_load (&comm->board->algorithm)));
+              comm->single ? "board"
+                           : tp_algorithm_name (
+                                 (int) atomic_load (&comm->board->algorithm)));
 }
 
 tutti_err_t
@@ -198,9 +199,8 @@ s_make_group (tl_comm_t *parent, const member_t *members, uint32_t n,
     tp_local_comm_t got;
     int fd;
     tl_session_t *session = parent->session;
-    tutti_err_t err
-        = tl_session_ask (session, TP_LOCAL_GROUP, group, len, TP_LOCAL_COMM,
-                          &got, sizeof got, &fd);
+    tutti_err_t err = tl_session_ask (session, TP_LOCAL_GROUP, group, len,
+                                      TP_LOCAL_COMM, &got, sizeof got, &fd);
     free (group);
     if (err)
         return err;
@@ -263,10 +263,9 @@ tutti_comm_split (tutti_comm_t *handle, int color, int key,
     tutti_err_t err;
     tl_comm_t *parent = tl_comm_lock (handle, &err);
     if (parent) {
-        all[parent->rank] = (member_t){
-            color, key, (int32_t) parent->rank,
-            (int32_t) parent->session->hello.rank
-        };
+        all[parent->rank] =
+            (member_t){ color, key, (int32_t) parent->rank,
+                        (int32_t) parent->session->hello.rank };
         tl_comm_unlock (parent);
         err = tutti_allgather (TUTTI_IN_PLACE, all, 4, TUTTI_INT32, handle);
     }
@@ -301,8 +300,7 @@ tutti_comm_close (tutti_comm_t **comm_p)
         return err;
     tl_session_t *session = comm->session;
     if (comm == session->comms)
-        err = tl_error (TUTTI_ESTATE,
-                        "the world is closed by tutti_finalize");
+        err = tl_error (TUTTI_ESTATE, "the world is closed by tutti_finalize");
     if (!err) {
         tp_local_comm_t which = { .comm = comm->board->comm };
         tl_session_ask (session, TP_LOCAL_CLOSE, &which, sizeof which,

@@ -21,8 +21,9 @@ s_lock (const tutti_request_t *handle, tutti_err_t *err_p)
     }
     *err_p = tl_forked ()
                  ? tl_error (TUTTI_ESTATE, "this process is a fork child")
-                 : tl_error (TUTTI_EHANDLE, "%p is not a request (waited for "
-                                            "already?)",
+                 : tl_error (TUTTI_EHANDLE,
+                             "%p is not a request (waited for "
+                             "already?)",
                              (const void *) handle);
     return NULL;
 }
@@ -99,8 +100,8 @@ tutti_wait_all (tutti_request_t **requests, size_t n, int timeout_ms)
     tutti_err_t first = TUTTI_OK;
     char text[1024] = "";
     for (size_t i = 0; i < n; i++) {
-        tutti_err_t err
-            = tutti_wait (&requests[i], s_left_ms (timeout_ms, start));
+        tutti_err_t err =
+            tutti_wait (&requests[i], s_left_ms (timeout_ms, start));
         if (err && !first) {
             first = err;
             __builtin_strncpy (text, tl_error_text (), sizeof text - 1);
@@ -208,8 +209,8 @@ tutti_request_info (tutti_request_t *request, tutti_request_info_t *info)
     info->name = self->name[0] ? self->name : NULL;
     info->algorithm = self->comm->single
                           ? "board"
-                          : tp_algorithm_name (
-                          (int) atomic_load (&self->comm->board->algorithm));
+                          : tp_algorithm_name ((int) atomic_load (
+                                &self->comm->board->algorithm));
     info->path = s_path (self);
     info->err = self->err;
     pthread_mutex_unlock (&self->comm->session->lock);
@@ -222,7 +223,8 @@ s_drain_event (tl_session_t *session)
 {
     uint64_t count;
     struct pollfd pfd = { .fd = session->event, .events = POLLIN };
-    if (poll (&pfd, 1, 0) == 1 && read (session->event, &count, sizeof count) < 0)
+    if (poll (&pfd, 1, 0) == 1 &&
+        read (session->event, &count, sizeof count) < 0)
         return;
 }
 

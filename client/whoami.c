@@ -108,8 +108,8 @@ s_job (tl_whoami_t *self, const tutti_config_t *config,
                          "no job name: set TUTTI_JOB or tutti_config_t.job, "
                          "or start the program with: tutti run -n RANKS -- "
                          "PROGRAM");
-    tutti_err_t err
-        = s_string (self->hello.job, sizeof self->hello.job, "job name", job);
+    tutti_err_t err =
+        s_string (self->hello.job, sizeof self->hello.job, "job name", job);
     if (err == TUTTI_OK)
         s_clean_name (self->hello.job);
     return err;
@@ -157,8 +157,8 @@ s_elastic (tl_whoami_t *self, const tutti_config_t *config)
 {
     int low = config->elastic_min, high = config->elastic_max;
     const char *text = getenv ("TUTTI_ELASTIC");
-    if (low < 0 && high < 0 && text && *text
-        && sscanf (text, "%d:%d", &low, &high) != 2)
+    if (low < 0 && high < 0 && text && *text &&
+        sscanf (text, "%d:%d", &low, &high) != 2)
         return tl_error (TUTTI_EINVAL, "TUTTI_ELASTIC=%s is not MIN:MAX",
                          text);
     self->hello.elastic_min = low > 0 ? (uint32_t) low : 0;
@@ -170,8 +170,8 @@ static tutti_err_t
 s_options (tl_whoami_t *self, const tutti_config_t *config)
 {
     int reproducible, wide, debug, join;
-    tutti_err_t err = s_pick (config->reproducible, "TUTTI_REPRODUCIBLE", 0,
-                              &reproducible);
+    tutti_err_t err =
+        s_pick (config->reproducible, "TUTTI_REPRODUCIBLE", 0, &reproducible);
     if (!err)
         err = s_pick (config->wide, "TUTTI_WIDE", 0, &wide);
     if (!err)
@@ -180,13 +180,13 @@ s_options (tl_whoami_t *self, const tutti_config_t *config)
         err = s_pick (config->join_timeout_ms, "TUTTI_INIT_TIMEOUT_MS",
                       JOIN_TIMEOUT_MS, &join);
     if (!err)
-        err = s_pick (config->op_timeout_ms, "TUTTI_TIMEOUT_MS",
-                      OP_TIMEOUT_MS, &self->op_timeout_ms);
+        err = s_pick (config->op_timeout_ms, "TUTTI_TIMEOUT_MS", OP_TIMEOUT_MS,
+                      &self->op_timeout_ms);
     if (err)
         return err;
-    self->hello.flags = (reproducible ? TP_LOCAL_REPRODUCIBLE : 0)
-                        | (wide ? TP_LOCAL_WIDE : 0)
-                        | (debug ? TP_LOCAL_DEBUG : 0);
+    self->hello.flags = (reproducible ? TP_LOCAL_REPRODUCIBLE : 0) |
+                        (wide ? TP_LOCAL_WIDE : 0) |
+                        (debug ? TP_LOCAL_DEBUG : 0);
     self->hello.join_timeout_ms = (uint32_t) join;
     const char *algorithm = getenv ("TUTTI_ALGORITHM");
     if (config->call && config->call->algorithm)
@@ -217,8 +217,8 @@ tl_whoami (tl_whoami_t *self, const tutti_config_t *config)
     memset (self, 0, sizeof *self);
     const struct launcher *launcher = s_find_launcher ();
     const char *agent = config->agent ? config->agent : getenv ("TUTTI_AGENT");
-    tutti_err_t err = s_string (self->agent, sizeof self->agent, "agent socket",
-                                agent ? agent : DEFAULT_AGENT);
+    tutti_err_t err = s_string (self->agent, sizeof self->agent,
+                                "agent socket", agent ? agent : DEFAULT_AGENT);
     if (!err)
         err = s_ranks (self, config, launcher);
     if (!err)

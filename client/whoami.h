@@ -12,9 +12,9 @@
 
 typedef struct tl_whoami {
     tp_local_hello_t hello;
-    char agent[108];      //  socket
+    char agent[108];  //  socket
     int op_timeout_ms;
-    const char *source;   //  "TUTTI_*", "torchrun", ...
+    const char *source;  //  "TUTTI_*", "torchrun", ...
 } tl_whoami_t;
 
 //  TUTTI_EINVAL with a text that names the variable and its value.

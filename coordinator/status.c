@@ -114,7 +114,7 @@ s_job (const tc_job_t *job)
         (json_int_t) tc_job_epoch (job), "size",
         (json_int_t) tc_job_size (job), "missing", s_missing (job), "ring",
         ring, "comm_share", "wire_bytes", wire, "cpu_us", cpu, "ranks", ranks,
-        "stragglers", "stall", "text", tc_job_text (job));
+        "stragglers", "stall", "text", s_text (tc_job_text (job)));
 }
 
 static json_t *

@@ -36,8 +36,8 @@
 //  no GPU body.
 tutti_err_t
 tk_reduce (void *const *dst, int m, const void *const *src, int n,
-           size_t count, tutti_dtype_t dtype, tutti_op_t op,
-           uint32_t divisor, void *stream);
+           size_t count, tutti_dtype_t dtype, tutti_op_t op, uint32_t divisor,
+           void *stream);
 
 //  x[i] = x[i] / divisor (AVG of a sum that other nodes have completed).
 tutti_err_t

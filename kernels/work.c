@@ -112,8 +112,8 @@ s_step_in_place (tk_work_t *self, tp_cell_t *cell)
         atomic_store (&cell->written, self->flushed);
         return TK_WORK_MOVED;
     }
-    if (self->next == self->geo.segments || self->next > self->flushed + 1
-        || s_least (self, true) <= self->next)
+    if (self->next == self->geo.segments || self->next > self->flushed + 1 ||
+        s_least (self, true) <= self->next)
         return TK_WORK_BLOCKED;
     s_compute (self, self->next);
     self->next++;
@@ -124,8 +124,7 @@ s_step_in_place (tk_work_t *self, tp_cell_t *cell)
 static tk_work_result_t
 s_step_direct (tk_work_t *self, tp_cell_t *cell)
 {
-    if (self->next == self->geo.segments
-        || s_least (self, true) <= self->next)
+    if (self->next == self->geo.segments || s_least (self, true) <= self->next)
         return TK_WORK_BLOCKED;
     s_compute (self, self->next);
     self->next++;
@@ -139,8 +138,8 @@ tk_work_result_t
 tk_work_step (tk_work_t *self)
 {
     tp_cell_t *cell = tp_board_cell (self->board, self->seq, self->me);
-    if (self->flushed == self->geo.segments
-        && s_least (self, false) == self->geo.segments)
+    if (self->flushed == self->geo.segments &&
+        s_least (self, false) == self->geo.segments)
         return TK_WORK_DONE;
     return self->in_place ? s_step_in_place (self, cell)
                           : s_step_direct (self, cell);

@@ -22,15 +22,15 @@ typedef enum tk_work_result {
 typedef struct tk_work {
     tp_board_t *board;
     uint64_t seq;
-    uint32_t me;         //  local index = rank
+    uint32_t me;  //  local index = rank
     tp_sig_t sig;
     tp_geo_t geo;
-    const tp_side_t *in; //  the caller's: one per rank
+    const tp_side_t *in;  //  the caller's: one per rank
     tp_side_t out;
-    bool in_place;       //  out overwrites what others read: go by scratch
-    uint8_t *scratch;    //  ours: two segments, if in_place
-    uint32_t next;       //  segment to read
-    uint32_t flushed;    //  segments written
+    bool in_place;     //  out overwrites what others read: go by scratch
+    uint8_t *scratch;  //  ours: two segments, if in_place
+    uint32_t next;     //  segment to read
+    uint32_t flushed;  //  segments written
 } tk_work_t;
 
 //  Start on *self whose board, seq, me, sig, geo, in, out and in_place are

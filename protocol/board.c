@@ -22,15 +22,15 @@ s_cells_off (uint32_t n_local)
 static size_t
 s_inline_off (uint32_t n_local)
 {
-    return s_cells_off (n_local)
-           + (size_t) TP_SLOTS * n_local * sizeof (tp_cell_t);
+    return s_cells_off (n_local) +
+           (size_t) TP_SLOTS * n_local * sizeof (tp_cell_t);
 }
 
 size_t
 tp_board_bytes (uint32_t n_local)
 {
-    size_t bytes = s_inline_off (n_local)
-                   + (size_t) TP_SLOTS * n_local * TP_INLINE_BYTES;
+    size_t bytes =
+        s_inline_off (n_local) + (size_t) TP_SLOTS * n_local * TP_INLINE_BYTES;
     return (bytes + 4095) & ~(size_t) 4095;
 }
 
@@ -52,35 +52,35 @@ tp_board_init (tp_board_t *self, uint64_t comm, int64_t epoch, uint32_t size,
 bool
 tp_board_ok (const tp_board_t *self, size_t bytes)
 {
-    return bytes >= sizeof *self && self->magic == TP_BOARD_MAGIC
-           && self->version == TP_BOARD_VERSION && self->n_local > 0
-           && self->n_local <= TP_LOCAL_MAX && self->size >= self->n_local
-           && self->bytes == bytes && bytes == tp_board_bytes (self->n_local)
-           && self->segment_bytes >= TP_INLINE_BYTES;
+    return bytes >= sizeof *self && self->magic == TP_BOARD_MAGIC &&
+           self->version == TP_BOARD_VERSION && self->n_local > 0 &&
+           self->n_local <= TP_LOCAL_MAX && self->size >= self->n_local &&
+           self->bytes == bytes && bytes == tp_board_bytes (self->n_local) &&
+           self->segment_bytes >= TP_INLINE_BYTES;
 }
 
 tp_board_rank_t *
 tp_board_rank (tp_board_t *self, uint32_t local)
 {
-    return (tp_board_rank_t *) (void *) ((uint8_t *) self + s_ranks_off ())
-           + local;
+    return (tp_board_rank_t *) (void *) ((uint8_t *) self + s_ranks_off ()) +
+           local;
 }
 
 tp_cell_t *
 tp_board_cell (tp_board_t *self, uint64_t seq, uint32_t local)
 {
     size_t index = (size_t) (seq % TP_SLOTS) * self->n_local + local;
-    return (tp_cell_t *) (void *) ((uint8_t *) self
-                                   + s_cells_off (self->n_local))
-           + index;
+    return (tp_cell_t *) (void *) ((uint8_t *) self +
+                                   s_cells_off (self->n_local)) +
+           index;
 }
 
 void *
 tp_board_inline (tp_board_t *self, uint64_t seq, uint32_t local)
 {
     size_t index = (size_t) (seq % TP_SLOTS) * self->n_local + local;
-    return (uint8_t *) self + s_inline_off (self->n_local)
-           + index * TP_INLINE_BYTES;
+    return (uint8_t *) self + s_inline_off (self->n_local) +
+           index * TP_INLINE_BYTES;
 }
 
 bool
@@ -90,8 +90,7 @@ tp_board_room (tp_board_t *self, uint64_t seq)
         return true;
     for (uint32_t i = 0; i < self->n_local; i++)
         if (atomic_load_explicit (&tp_board_rank (self, i)->finished,
-                                  memory_order_acquire)
-            < seq - TP_SLOTS)
+                                  memory_order_acquire) < seq - TP_SLOTS)
             return false;
     return true;
 }
@@ -157,8 +156,7 @@ tp_board_fail (tp_board_t *self, tutti_err_t err, const char *text)
 tutti_err_t
 tp_board_error (tp_board_t *self)
 {
-    uint32_t fail
-        = atomic_load_explicit (&self->fail, memory_order_acquire);
+    uint32_t fail = atomic_load_explicit (&self->fail, memory_order_acquire);
     if (fail == 0)
         return TUTTI_OK;
     if (fail == FAIL_WRITING)
@@ -182,19 +180,18 @@ tp_geo_make (tp_geo_t *self, const tp_sig_t *sig, uint32_t size,
              uint64_t segment_bytes)
 {
     *self = (tp_geo_t){ .kind = sig->kind, .size = size, .segments = 1 };
-    self->pieces = sig->kind == TP_ALLGATHER || sig->kind == TP_REDUCE_SCATTER
-                       ? size
-                       : 1;
+    self->pieces =
+        sig->kind == TP_ALLGATHER || sig->kind == TP_REDUCE_SCATTER ? size : 1;
     self->element = tp_dtype_size (sig->dtype);
     self->count = sig->kind == TP_BARRIER ? 0 : sig->count;
     uint64_t bytes;
-    if (__builtin_mul_overflow (self->count, self->element, &bytes)
-        || __builtin_mul_overflow (bytes, self->pieces, &bytes)
-        || bytes > (UINT64_C (1) << 62))
+    if (__builtin_mul_overflow (self->count, self->element, &bytes) ||
+        __builtin_mul_overflow (bytes, self->pieces, &bytes) ||
+        bytes > (UINT64_C (1) << 62))
         return TUTTI_EINVAL;
     self->small = bytes <= TP_INLINE_BYTES;
-    self->seg = s_segment_elements (segment_bytes, self->element,
-                                    self->pieces);
+    self->seg =
+        s_segment_elements (segment_bytes, self->element, self->pieces);
     if (self->small || self->count == 0)
         self->seg = self->count;
     if (self->seg > 0) {
@@ -203,8 +200,8 @@ tp_geo_make (tp_geo_t *self, const tp_sig_t *sig, uint32_t size,
             return TUTTI_EINVAL;
         self->segments = segments > 0 ? (uint32_t) segments : 1;
     }
-    self->slot = (self->seg * self->pieces * self->element + 63)
-                 & ~UINT64_C (63);
+    self->slot =
+        (self->seg * self->pieces * self->element + 63) & ~UINT64_C (63);
     return TUTTI_OK;
 }
 
@@ -223,11 +220,10 @@ s_place (const tp_geo_t *self, const tp_side_t *side, uint32_t piece,
          uint32_t slot_piece, uint32_t g)
 {
     if (side->where == TP_WHERE_DIRECT || side->where == TP_WHERE_PRIVATE)
-        return side->base
-               + (piece * self->count + g * self->seg) * self->element;
-    uint64_t slot = side->where == TP_WHERE_WINDOW
-                        ? (g % side->window) * self->slot
-                        : 0;
+        return side->base +
+               (piece * self->count + g * self->seg) * self->element;
+    uint64_t slot =
+        side->where == TP_WHERE_WINDOW ? (g % side->window) * self->slot : 0;
     return side->base + slot + slot_piece * self->seg * self->element;
 }
 
@@ -235,8 +231,8 @@ s_place (const tp_geo_t *self, const tp_side_t *side, uint32_t piece,
 //  the output will be, and the output of a reduce-scatter on its own piece of
 //  the input, so that neither overwrites what others still read.
 void *
-tp_geo_in (const tp_geo_t *self, const tp_side_t *side, uint32_t r,
-           uint32_t p, uint32_t g)
+tp_geo_in (const tp_geo_t *self, const tp_side_t *side, uint32_t r, uint32_t p,
+           uint32_t g)
 {
     if (self->kind == TP_ALLGATHER)
         return s_place (self, side, 0, r, g);

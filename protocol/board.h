@@ -36,32 +36,36 @@
 
 //  Where an input or output lies.
 typedef enum tp_where {
-    TP_WHERE_NONE,     //  this rank has none (broadcast: input off the root)
-    TP_WHERE_INLINE,   //  in the cell's inline area
-    TP_WHERE_DIRECT,   //  in a segment, whole: zero copy
-    TP_WHERE_WINDOW,   //  through a window of segment slots: staged
-    TP_WHERE_PRIVATE   //  output in the rank's own memory: only it can write
+    TP_WHERE_NONE,    //  this rank has none (broadcast: input off the root)
+    TP_WHERE_INLINE,  //  in the cell's inline area
+    TP_WHERE_DIRECT,  //  in a segment, whole: zero copy
+    TP_WHERE_WINDOW,  //  through a window of segment slots: staged
+    TP_WHERE_PRIVATE  //  output in the rank's own memory: only it can write
 } tp_where_t;
 
-typedef enum tp_claim { TP_CLAIM_NONE, TP_CLAIM_RANK, TP_CLAIM_WORKER } tp_claim_t;
+typedef enum tp_claim {
+    TP_CLAIM_NONE,
+    TP_CLAIM_RANK,
+    TP_CLAIM_WORKER
+} tp_claim_t;
 
 typedef struct tp_deposit {
     tp_sig_t sig;
     uint32_t in_where, out_where;      //  tp_where_t
     uint32_t in_segment, out_segment;  //  DIRECT
     uint64_t in_off, out_off;
-    uint32_t window_segment;           //  WINDOW
-    uint32_t window;                   //  slots of it, 0: none yet
+    uint32_t window_segment;  //  WINDOW
+    uint32_t window;          //  slots of it, 0: none yet
     uint64_t window_off;
-    uint32_t async;                    //  the caller did not wait at once
+    uint32_t async;  //  the caller did not wait at once
     int32_t priority;
-    uint64_t stamp;                    //  arrival, ticks of this node
+    uint64_t stamp;  //  arrival, ticks of this node
 } tp_deposit_t;
 
 typedef struct tp_cell {
-    _Alignas (64) _Atomic uint64_t seq;  //  published last
+    _Alignas(64) _Atomic uint64_t seq;  //  published last
     tp_deposit_t deposit;
-    _Alignas (64) _Atomic uint32_t claim;
+    _Alignas(64) _Atomic uint32_t claim;
     _Atomic uint32_t ready;
     _Atomic uint32_t read;
     _Atomic uint32_t written;
@@ -76,10 +80,10 @@ typedef struct tp_tally {
 } tp_tally_t;
 
 typedef struct tp_board_rank {
-    _Alignas (64) _Atomic uint64_t finished;  //  every op up to this is left
-    uint32_t rank;                            //  in the comm
+    _Alignas(64) _Atomic uint64_t finished;  //  every op up to this is left
+    uint32_t rank;                           //  in the comm
     uint32_t world_rank;
-    uint32_t session;                         //  in the wake page
+    uint32_t session;  //  in the wake page
     uint32_t pid;
     tp_tally_t tally[TP_KINDS];
 } tp_board_rank_t;
@@ -90,14 +94,14 @@ typedef struct tp_board {
     uint64_t comm;
     int64_t epoch;
     uint32_t size, n_local, nodes, pad;
-    uint64_t segment_bytes;    //  of a segment's vector, all pieces
+    uint64_t segment_bytes;  //  of a segment's vector, all pieces
     //  The end of the comm: 0, then 1 while the text is written, then minus
     //  the error. The first writer wins.
     _Atomic uint32_t fail;
     char text[TP_TEXT_MAX];
     _Atomic uint32_t algorithm;  //  of the last op between nodes, for reports
     //  A slot's verdict (elastic comms): TP_OPEN, then COMMIT or ABORT once.
-    _Alignas (64) _Atomic uint32_t verdict[TP_SLOTS];
+    _Alignas(64) _Atomic uint32_t verdict[TP_SLOTS];
     //  then n_local tp_board_rank_t, TP_SLOTS * n_local tp_cell_t, and
     //  TP_SLOTS * n_local inline areas
 } tp_board_t;
@@ -157,14 +161,14 @@ tp_board_error (tp_board_t *self);
 //  one); segment g is elements [g * seg, (g + 1) * seg) of every piece.
 typedef struct tp_geo {
     uint32_t kind;
-    uint32_t size;       //  ranks
+    uint32_t size;  //  ranks
     uint32_t pieces;
-    size_t element;      //  bytes
-    uint64_t count;      //  elements of a piece
-    uint64_t seg;        //  elements of a piece in a full segment
-    uint32_t segments;   //  at least 1
-    uint64_t slot;       //  bytes of a window slot
-    bool small;          //  input and output fit the inline area
+    size_t element;     //  bytes
+    uint64_t count;     //  elements of a piece
+    uint64_t seg;       //  elements of a piece in a full segment
+    uint32_t segments;  //  at least 1
+    uint64_t slot;      //  bytes of a window slot
+    bool small;         //  input and output fit the inline area
 } tp_geo_t;
 
 //  TUTTI_EINVAL if the sizes overflow. The signature has been checked.
@@ -186,8 +190,8 @@ typedef struct tp_side {
 
 //  Place of segment G of piece P of rank R's input or output.
 void *
-tp_geo_in (const tp_geo_t *self, const tp_side_t *side, uint32_t r,
-           uint32_t p, uint32_t g);
+tp_geo_in (const tp_geo_t *self, const tp_side_t *side, uint32_t r, uint32_t p,
+           uint32_t g);
 void *
 tp_geo_out (const tp_geo_t *self, const tp_side_t *side, uint32_t r,
             uint32_t p, uint32_t g);

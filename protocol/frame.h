@@ -23,10 +23,10 @@
 
 #include "protocol/types.h"
 
-#define TP_FRAME_MAGIC 0x54u   //  'T'
+#define TP_FRAME_MAGIC 0x54u  //  'T'
 #define TP_FRAME_VERSION 1u
-#define TP_FRAME_BYTES 128     //  header on the wire
-#define TP_HELLO_BYTES 256     //  hello on the wire
+#define TP_FRAME_BYTES 128  //  header on the wire
+#define TP_HELLO_BYTES 256  //  hello on the wire
 #define TP_PROOF_BYTES 32
 #define TP_PAYLOAD_MAX (64u << 20)
 #define TP_KEY_BYTES 32
@@ -40,22 +40,22 @@ typedef enum tp_frame_type {
     TP_FRAME_TYPES
 } tp_frame_type_t;
 
-#define TP_FRAME_HAS_SUM 1u     //  checksum field is valid
+#define TP_FRAME_HAS_SUM 1u  //  checksum field is valid
 #define TP_FRAME_IS_EAGER 2u
 
 typedef struct tp_frame {
-    uint8_t type;        //  tp_frame_type_t
+    uint8_t type;  //  tp_frame_type_t
     uint8_t flags;
     uint16_t channel;
-    uint32_t len;        //  payload bytes
+    uint32_t len;  //  payload bytes
     uint64_t comm;
     int64_t epoch;
-    uint64_t seq;        //  of the op in its comm
+    uint64_t seq;  //  of the op in its comm
     uint32_t segment;
-    uint32_t buf;        //  tp_buf_t: place of the payload at the receiver
-    uint64_t off;        //  bytes
-    uint32_t grant;      //  GRANT: segments
-    uint32_t eager;      //  eager frames of this comm received so far, all types
+    uint32_t buf;    //  tp_buf_t: place of the payload at the receiver
+    uint64_t off;    //  bytes
+    uint32_t grant;  //  GRANT: segments
+    uint32_t eager;  //  eager frames of this comm received so far, all types
     tp_sig_t sig;
     uint64_t number;
     uint64_t ack;
@@ -72,16 +72,16 @@ typedef struct tp_frame {
 //  randoms, both names, the channel and the direction (R16), so no
 //  connection ever reuses a nonce of another.
 typedef struct tp_hello {
-    uint32_t protocol;             //  TP_PROTOCOL
+    uint32_t protocol;  //  TP_PROTOCOL
     uint16_t channel;
     uint16_t pad;
     int64_t epoch;
     char job[TP_NAME_MAX];
-    uint32_t from;                 //  node indices in START
+    uint32_t from;  //  node indices in START
     uint32_t to;
-    uint64_t received;             //  highest number received on this edge
+    uint64_t received;  //  highest number received on this edge
     uint8_t random[32];
-    uint8_t ephemeral[32];         //  X25519 public key
+    uint8_t ephemeral[32];  //  X25519 public key
 } tp_hello_t;
 
 //  Encode into exactly TP_FRAME_BYTES / TP_HELLO_BYTES.

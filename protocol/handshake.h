@@ -1,4 +1,4 @@
-//  protocol/handshake.h - keys of one data connection (libsodium; daemons only)
+//  protocol/handshake.h - keys of one data connection (libsodium; daemons)
 //
 //  mine and theirs are the hellos as sent and received. Each side proves that
 //  it knows the epoch key by a MAC over both hellos and the shared secret;
@@ -13,9 +13,9 @@
 #include "protocol/frame.h"
 
 typedef struct tp_handshake {
-    uint8_t secret[32];            //  ephemeral X25519 secret; wiped by finish
+    uint8_t secret[32];  //  ephemeral X25519 secret; wiped by finish
     tp_hello_t mine;
-    uint8_t key_out[TP_KEY_BYTES]; //  valid after finish
+    uint8_t key_out[TP_KEY_BYTES];  //  valid after finish
     uint8_t key_in[TP_KEY_BYTES];
     uint8_t proof_out[TP_PROOF_BYTES];
     uint8_t proof_in[TP_PROOF_BYTES];  //  what the peer must send

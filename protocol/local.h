@@ -38,8 +38,8 @@ typedef enum tp_local_type {
     TP_LOCAL_FREE,     //  client: tp_local_segment_t.id -> REPLY
     TP_LOCAL_MAP,      //  client: a peer's segment -> SEGMENT + read-only fd
     TP_LOCAL_SEGMENT,
-    TP_LOCAL_GROUP,    //  client: tp_local_group_t -> COMM + board fd, when
-                       //  every local member asked
+    TP_LOCAL_GROUP,  //  client: tp_local_group_t -> COMM + board fd, when
+                     //  every local member asked
     TP_LOCAL_COMM,
     TP_LOCAL_CLOSE,    //  client: tp_local_comm_t.comm -> REPLY
     TP_LOCAL_STATS,    //  client: -> STATS, tp_local_stats_t
@@ -65,13 +65,13 @@ typedef struct tp_local_hello {
     uint32_t attempt;
     uint32_t rank, size, local_rank;
     int32_t device;
-    uint32_t pid;          //  as the client sees itself; 0 proves nothing
+    uint32_t pid;  //  as the client sees itself; 0 proves nothing
     char host[TP_NAME_MAX];
-    char library[32];      //  tutti_version ()
-    uint32_t flags;        //  TP_LOCAL_*
+    char library[32];  //  tutti_version ()
+    uint32_t flags;    //  TP_LOCAL_*
     uint32_t elastic_min, elastic_max;
     uint32_t join_timeout_ms;
-    char algorithm[32];    //  empty: the plan chooses
+    char algorithm[32];  //  empty: the plan chooses
     char token[TP_TOKEN_MAX];
 } tp_local_hello_t;
 
@@ -90,12 +90,12 @@ typedef struct tp_local_welcome {
     int64_t epoch;
     char node[TP_NAME_MAX];
     uint32_t nodes;
-    uint32_t n_local;         //  ranks of the job on this node
-    uint32_t session;         //  my index in the wake page
-    uint32_t staging_segment; //  segment id
+    uint32_t n_local;          //  ranks of the job on this node
+    uint32_t session;          //  my index in the wake page
+    uint32_t staging_segment;  //  segment id
     uint64_t staging_bytes;
     uint64_t board_bytes;
-    uint64_t world;           //  comm id
+    uint64_t world;  //  comm id
 } tp_local_welcome_t;
 
 typedef struct tp_local_reply {
@@ -111,10 +111,10 @@ typedef struct tp_local_segment {
 } tp_local_segment_t;
 
 typedef struct tp_local_group {
-    uint64_t comm;    //  same on all members
+    uint64_t comm;  //  same on all members
     uint32_t n;
     uint32_t pad;
-    uint32_t ranks[]; //  world ranks in the order of the new comm
+    uint32_t ranks[];  //  world ranks in the order of the new comm
 } tp_local_group_t;
 
 typedef struct tp_local_comm {
@@ -130,8 +130,8 @@ typedef struct tp_local_abort {
 } tp_local_abort_t;
 
 typedef struct tp_local_stats {
-    uint64_t wire_bytes;   //  payload this node has sent for the job
-    uint64_t cpu_us;       //  CPU time of the worker
+    uint64_t wire_bytes;     //  payload this node has sent for the job
+    uint64_t cpu_us;         //  CPU time of the worker
     uint64_t segment_bytes;  //  memory held for this job on this node
     char transport[16];      //  "tcp", as tx_find knows it
 } tp_local_stats_t;
@@ -140,9 +140,9 @@ typedef struct tp_local_stats {
 //  local ranks of the job and the worker map it read-write; it steers nothing
 //  but sleeping.
 typedef struct tp_wake {
-    _Alignas (64) _Atomic uint32_t word;  //  futex: grows at every wake-up
-    _Atomic uint32_t asleep;              //  1: a thread sleeps on word
-    _Atomic uint32_t want_event;          //  1: also write my event descriptor
+    _Alignas(64) _Atomic uint32_t word;  //  futex: grows at every wake-up
+    _Atomic uint32_t asleep;             //  1: a thread sleeps on word
+    _Atomic uint32_t want_event;         //  1: also write my event descriptor
 } tp_wake_t;
 
 typedef struct tp_wake_page {
@@ -150,8 +150,8 @@ typedef struct tp_wake_page {
     tp_wake_t session[TP_LOCAL_MAX];
 } tp_wake_page_t;
 
-//  Wake a session if it sleeps. Call after the change that it waits for, made with
-//  memory_order_seq_cst. A system call only if somebody sleeps.
+//  Wake a session if it sleeps. Call after the change that it waits for, made
+//  with memory_order_seq_cst. A system call only if somebody sleeps.
 void
 tp_wake (tp_wake_t *self);
 

@@ -282,6 +282,8 @@ tp_msg_unpack (const uint8_t *bytes, size_t len, Tutti__Envelope **envelope_p,
         wrong ? NULL : tutti__envelope__unpack (NULL, len, bytes);
     if (!wrong && !e)
         wrong = "not a protobuf message of tutti.proto";
+    if (!wrong && e->protocol >> 16 == 0)
+        wrong = "no protocol version";
     if (!wrong && e->protocol >> 16 != TP_PROTOCOL_MAJOR) {
         if (text)
             snprintf (text, TP_TEXT_MAX,

@@ -22,8 +22,8 @@ tp_msg_pack (const Tutti__Envelope *envelope, uint8_t **bytes_p,
 //  tp_msg_free. TUTTI_EPROTO (text says what was wrong, if TEXT is not NULL:
 //  TP_TEXT_MAX bytes), TUTTI_EVERSION (other major; text names both).
 tutti_err_t
-tp_msg_unpack (const uint8_t *bytes, size_t len,
-               Tutti__Envelope **envelope_p, char *text);
+tp_msg_unpack (const uint8_t *bytes, size_t len, Tutti__Envelope **envelope_p,
+               char *text);
 
 void
 tp_msg_free (Tutti__Envelope **envelope_p);

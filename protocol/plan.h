@@ -12,12 +12,12 @@
 #include "protocol/schedule.h"
 
 typedef struct tp_plan {
-    uint64_t id;             //  0: the built-in default
-    double alpha_us;         //  latency of a message between nodes
-    double beta_us_per_mib;  //  wire time of a MiB, per direction and node
-    double gamma_us_per_mib; //  reducing a MiB
-    uint64_t segment_bytes;  //  of WORK: the unit of a pipeline
-    uint32_t channels;       //  1 to TP_CHANNELS_MAX
+    uint64_t id;              //  0: the built-in default
+    double alpha_us;          //  latency of a message between nodes
+    double beta_us_per_mib;   //  wire time of a MiB, per direction and node
+    double gamma_us_per_mib;  //  reducing a MiB
+    uint64_t segment_bytes;   //  of WORK: the unit of a pipeline
+    uint32_t channels;        //  1 to TP_CHANNELS_MAX
     int32_t algorithm[TP_KINDS];  //  forced, or -1: the model chooses
 } tp_plan_t;
 
@@ -26,9 +26,11 @@ typedef struct tp_plan {
 //  Assumed costs until edges are measured: 10 GbE-like TCP.
 #define TP_PLAN_DEFAULT(p)                                                    \
     do {                                                                      \
-        *(p) = (tp_plan_t){ .alpha_us = 30.0, .beta_us_per_mib = 840.0,       \
+        *(p) = (tp_plan_t){ .alpha_us = 30.0,                                 \
+                            .beta_us_per_mib = 840.0,                         \
                             .gamma_us_per_mib = 100.0,                        \
-                            .segment_bytes = 1u << 21, .channels = 1 };       \
+                            .segment_bytes = 1u << 21,                        \
+                            .channels = 1 };                                  \
         for (int k_ = 0; k_ < TP_KINDS; k_++)                                 \
             (p)->algorithm[k_] = -1;                                          \
     } while (0)
@@ -51,7 +53,7 @@ tp_plan_choose (const tp_plan_t *self, int kind, int forced, uint32_t flags,
 //  Payload bytes that the busiest node and all nodes together send: what the
 //  wire counters of one op must show. Returned by pointer, both optional.
 void
-tp_plan_wire_bytes (const tp_schedule_t *schedules, uint32_t n,
-                    size_t element, uint64_t *max_p, uint64_t *sum_p);
+tp_plan_wire_bytes (const tp_schedule_t *schedules, uint32_t n, size_t element,
+                    uint64_t *max_p, uint64_t *sum_p);
 
 #endif

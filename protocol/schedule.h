@@ -30,7 +30,7 @@
 #include "protocol/types.h"
 
 typedef enum tp_algorithm {
-    TP_STAR,      //  master-worker: the honest baseline
+    TP_STAR,  //  master-worker: the honest baseline
     TP_RING,
     TP_DOUBLING,  //  recursive doubling; Bruck for all-gather; any n
     TP_HALVING,   //  halving reduce-scatter + doubling all-gather; any n
@@ -58,10 +58,10 @@ typedef struct tp_ref {
 } tp_ref_t;
 
 typedef struct tp_step {
-    uint32_t op;    //  tp_step_op_t
-    uint32_t peer;  //  node index (SEND, RECV)
-    uint64_t count; //  elements; 0 is legal (a bare notification)
-    tp_ref_t dst;   //  SEND: place in the PEER's buffers
+    uint32_t op;     //  tp_step_op_t
+    uint32_t peer;   //  node index (SEND, RECV)
+    uint64_t count;  //  elements; 0 is legal (a bare notification)
+    tp_ref_t dst;    //  SEND: place in the PEER's buffers
     tp_ref_t src;
     tp_ref_t src2;
 } tp_step_t;
@@ -70,8 +70,8 @@ typedef struct tp_schedule {
     tp_step_t *steps;  //  ours
     size_t length;
     size_t room;
-    uint64_t work;     //  elements of WORK
-    uint64_t temp;     //  elements of TEMP
+    uint64_t work;  //  elements of WORK
+    uint64_t temp;  //  elements of TEMP
 } tp_schedule_t;
 
 //  One collective among N nodes. PARTS[i] is the number of elements that node

@@ -15,12 +15,12 @@
 #define TP_PROTOCOL ((TP_PROTOCOL_MAJOR << 16) | TP_PROTOCOL_MINOR)
 
 //  Limits. Everything read from a peer is checked against them first.
-#define TP_NAME_MAX 64        //  job and node names, with the zero
-#define TP_TEXT_MAX 512       //  one sentence for a human, with the zero
-#define TP_RANKS_MAX 65536    //  ranks of a job
-#define TP_LOCAL_MAX 256      //  ranks of a job on one node
-#define TP_NODES_MAX 4096     //  nodes of a job
-#define TP_EAGER_BYTES 4096   //  inputs this small travel in the deposit (R3)
+#define TP_NAME_MAX 64       //  job and node names, with the zero
+#define TP_TEXT_MAX 512      //  one sentence for a human, with the zero
+#define TP_RANKS_MAX 65536   //  ranks of a job
+#define TP_LOCAL_MAX 256     //  ranks of a job on one node
+#define TP_NODES_MAX 4096    //  nodes of a job
+#define TP_EAGER_BYTES 4096  //  inputs this small travel in the deposit (R3)
 
 typedef enum tp_kind {
     TP_BARRIER,
@@ -39,17 +39,18 @@ typedef enum tp_kind {
 //  is compared before data moves, and both sides are printed (R13). 24 bytes,
 //  no padding: it travels in frames and lies in the board as it is.
 typedef struct tp_sig {
-    uint8_t kind;       //  tp_kind_t
-    uint8_t dtype;      //  tutti_dtype_t
-    uint8_t op;         //  tutti_op_t; 0 where nothing is reduced
-    uint8_t flags;      //  TP_SIG_*
-    int32_t root;       //  -1 where there is none
-    uint64_t count;     //  elements, in the unit of the call's count argument
-    uint32_t algorithm; //  tp_algorithm_t + 1 when the caller forced it, else 0
-    uint32_t name;      //  hash of the op's name, 0: none
+    uint8_t kind;    //  tp_kind_t
+    uint8_t dtype;   //  tutti_dtype_t
+    uint8_t op;      //  tutti_op_t; 0 where nothing is reduced
+    uint8_t flags;   //  TP_SIG_*
+    int32_t root;    //  -1 where there is none
+    uint64_t count;  //  elements, in the unit of the call's count argument
+    uint32_t
+        algorithm;  //  tp_algorithm_t + 1 when the caller forced it, else 0
+    uint32_t name;  //  hash of the op's name, 0: none
 } tp_sig_t;
 
-_Static_assert (sizeof (tp_sig_t) == 24, "tp_sig_t is wire and memory layout");
+_Static_assert(sizeof (tp_sig_t) == 24, "tp_sig_t is wire and memory layout");
 
 //  Bytes of one element; 0 for a value that is no type.
 size_t

@@ -37,32 +37,32 @@
 //  ------------------------------------------------------------------ agent
 
 typedef enum tp_verdict_state {
-    TP_V_RUNNING,    //  moving bytes
-    TP_V_HOLDING,    //  result here, HELD said, not heard from all
-    TP_V_COMMITTED,  //  final: returned to the ranks
-    TP_V_PROMISED,   //  answered "not held": frozen until the verdict
+    TP_V_RUNNING,        //  moving bytes
+    TP_V_HOLDING,        //  result here, HELD said, not heard from all
+    TP_V_COMMITTED,      //  final: returned to the ranks
+    TP_V_PROMISED,       //  answered "not held": frozen until the verdict
     TP_V_PROMISED_HELD,  //  answered "held": frozen until the verdict
-    TP_V_ABORTED,    //  final
+    TP_V_ABORTED,        //  final
     TP_V_STATES
 } tp_verdict_state_t;
 
 typedef enum tp_verdict_event {
-    TP_V_DONE,    //  the last frame was reduced: the result is here
+    TP_V_DONE,      //  the last frame was reduced: the result is here
     TP_V_ALL_HELD,  //  HELD heard from every member, itself included
-    TP_V_ASK,     //  the coordinator asks
-    TP_V_COMMIT,  //  the coordinator's verdict, of the round last answered
+    TP_V_ASK,       //  the coordinator asks
+    TP_V_COMMIT,    //  the coordinator's verdict, of the round last answered
     TP_V_ABORT,
     TP_V_EVENTS
 } tp_verdict_event_t;
 
 //  What the owner must do after an event; bits.
-#define TP_V_SAY_HELD 1u       //  HELD to all members
-#define TP_V_RETURN_OK 2u      //  release the ranks with success
-#define TP_V_RETURN_ABORT 4u   //  release the ranks with the loss; inputs kept
-#define TP_V_ANSWER_OPEN 8u    //  answer: not held
-#define TP_V_ANSWER_HELD 16u   //  answer: held, no verdict
-#define TP_V_ANSWER_COMMIT 32u //  answer: already committed; binds
-#define TP_V_ANSWER_ABORT 64u  //  answer: already aborted; binds
+#define TP_V_SAY_HELD 1u      //  HELD to all members
+#define TP_V_RETURN_OK 2u     //  release the ranks with success
+#define TP_V_RETURN_ABORT 4u  //  release the ranks with the loss; inputs kept
+#define TP_V_ANSWER_OPEN 8u   //  answer: not held
+#define TP_V_ANSWER_HELD 16u  //  answer: held, no verdict
+#define TP_V_ANSWER_COMMIT 32u  //  answer: already committed; binds
+#define TP_V_ANSWER_ABORT 64u   //  answer: already aborted; binds
 
 //  Apply one event: *state moves by the table in verdict.c, the actions are
 //  returned by pointer. Events that a frozen agent must not act on are legal
@@ -83,14 +83,14 @@ typedef enum tp_answer {
     TP_ANSWER_HELD,
     TP_ANSWER_COMMIT,
     TP_ANSWER_ABORT,
-    TP_ANSWER_LOST   //  this member is gone
+    TP_ANSWER_LOST  //  this member is gone
 } tp_answer_t;
 
 typedef enum tp_decision {
-    TP_DECIDE_WAIT,    //  somebody has not answered
+    TP_DECIDE_WAIT,  //  somebody has not answered
     TP_DECIDE_COMMIT,
     TP_DECIDE_ABORT,
-    TP_DECIDE_BROKEN   //  a commit and an abort: cannot happen, must be shown
+    TP_DECIDE_BROKEN  //  a commit and an abort: cannot happen, must be shown
 } tp_decision_t;
 
 //  The decision from the answers of the N members of the epoch, all of one

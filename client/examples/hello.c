@@ -47,10 +47,10 @@ static void
 s_allreduce (tutti_comm_t *world)
 {
     float mine = (float) s_rank + 1, sum, average;
-    s_check (tutti_allreduce (&mine, &sum, 1, TUTTI_FLOAT32, TUTTI_SUM,
-                              world));
-    s_check (tutti_allreduce (&mine, &average, 1, TUTTI_FLOAT32, TUTTI_AVG,
-                              world));
+    s_check (
+        tutti_allreduce (&mine, &sum, 1, TUTTI_FLOAT32, TUTTI_SUM, world));
+    s_check (
+        tutti_allreduce (&mine, &average, 1, TUTTI_FLOAT32, TUTTI_AVG, world));
     s_print ("before         ", &mine, 1, world);
     s_print ("allreduce sum  ", &sum, 1, world);
     s_print ("allreduce avg  ", &average, 1, world);

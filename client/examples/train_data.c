@@ -16,8 +16,8 @@ s_read_idx (const char *path, unsigned item, size_t *count_p)
     int head_len = item > 1 ? 16 : 8;
     uint8_t *data = NULL;
     if (file && gzread (file, head, (unsigned) head_len) == head_len) {
-        size_t count = (size_t) head[4] << 24 | (size_t) head[5] << 16
-                       | (size_t) head[6] << 8 | head[7];
+        size_t count = (size_t) head[4] << 24 | (size_t) head[5] << 16 |
+                       (size_t) head[6] << 8 | head[7];
         size_t bytes = count * item;
         data = bytes < (1u << 30) ? malloc (bytes + 1) : NULL;
         if (data && gzread (file, data, (unsigned) bytes) != (int) bytes) {

@@ -11,7 +11,7 @@
 #define TRAIN_CLASSES 10
 
 typedef struct train_set {
-    float *images;   //  count x TRAIN_PIXELS, 0 to 1
+    float *images;  //  count x TRAIN_PIXELS, 0 to 1
     uint8_t *labels;
     size_t count;
 } train_set_t;

@@ -21,11 +21,11 @@ typedef struct trainer {
     train_options_t options;
     tutti_comm_t *world;
     int rank, size;
-    size_t part;         //  --sharded: elements of a rank's part
-    float *params;       //  TRAIN_VECTOR, padded to size parts; all from
-    float *grad;         //  tutti_mem_alloc, so nothing is copied
+    size_t part;    //  --sharded: elements of a rank's part
+    float *params;  //  TRAIN_VECTOR, padded to size parts; all from
+    float *grad;    //  tutti_mem_alloc, so nothing is copied
     float *velocity;
-    float *shard;        //  --shards: one gradient per shard
+    float *shard;  //  --shards: one gradient per shard
     train_set_t train, test;
     train_scratch_t scratch;
     uint32_t *order;
@@ -60,10 +60,11 @@ s_drag (trainer_t *self, double start)
     double took = s_now () - start;
     if (self->rank == self->options.slow_rank) {
         double more = took * self->options.slow_percent / 100.0;
-        nanosleep (&(struct timespec){ (time_t) more,
-                                       (long) ((more - (double) (time_t) more)
-                                               * 1e9) },
-                   NULL);
+        nanosleep (
+            &(struct timespec){
+                (time_t) more,
+                (long) ((more - (double) (time_t) more) * 1e9) },
+            NULL);
     }
     self->compute += s_now () - start;
 }
@@ -111,9 +112,8 @@ s_sync (trainer_t *self, const uint32_t *index, size_t n)
     train_backward_first (self->params, n, self->grad, &self->scratch);
     s_drag (self, start);
     start = s_now ();
-    s_check (self,
-             tutti_allreduce (self->grad, self->grad, TRAIN_VECTOR,
-                              TUTTI_FLOAT32, TUTTI_AVG, self->world));
+    s_check (self, tutti_allreduce (self->grad, self->grad, TRAIN_VECTOR,
+                                    TUTTI_FLOAT32, TUTTI_AVG, self->world));
     self->waiting += s_now () - start;
 }
 
@@ -151,9 +151,9 @@ s_sharded (trainer_t *self, const uint32_t *index, size_t n)
     train_backward_first (self->params, n, self->grad, &self->scratch);
     s_drag (self, start);
     start = s_now ();
-    s_check (self, tutti_reduce_scatter (self->grad, self->grad + first,
-                                         self->part, TUTTI_FLOAT32, TUTTI_AVG,
-                                         self->world));
+    s_check (self,
+             tutti_reduce_scatter (self->grad, self->grad + first, self->part,
+                                   TUTTI_FLOAT32, TUTTI_AVG, self->world));
     self->waiting += s_now () - start;
     train_update (self->params + first, self->velocity + first,
                   self->grad + first, self->part, self->options.rate,
@@ -172,14 +172,15 @@ s_step (trainer_t *self, size_t at)
 {
     size_t ranks = (size_t) (self->size * self->options.shards);
     size_t n = (size_t) self->options.batch / ranks;
-    const uint32_t *index
-        = self->order + at
-          + (size_t) self->rank * n * (size_t) self->options.shards;
+    const uint32_t *index =
+        self->order + at +
+        (size_t) self->rank * n * (size_t) self->options.shards;
     float loss;
     if (self->options.sharded) {
         s_sharded (self, index, n);
         loss = self->params[TRAIN_LOSS];
-    } else {
+    }
+    else {
         if (self->options.shards > 1)
             s_shards (self, index, n);
         else if (self->options.async)
@@ -249,8 +250,8 @@ s_train (trainer_t *self)
         self->compute = self->waiting = 0;
         train_shuffle (self->order, self->train.count,
                        (uint64_t) (self->options.seed * 1000 + epoch));
-        for (size_t at = 0; at + batch <= self->train.count
-                            && (limit == 0 || done < limit);
+        for (size_t at = 0;
+             at + batch <= self->train.count && (limit == 0 || done < limit);
              at += batch, done++, steps++)
             sum += s_step (self, at);
         loss = sum / (float) steps;
@@ -300,8 +301,8 @@ s_open (trainer_t *self)
     s_require (self, o->shards == 1 || self->size == 1,
                "--shards is for a run with one rank");
     s_require (self,
-               train_set_load (&self->train, o->data, "train")
-                   && train_set_load (&self->test, o->data, "t10k"),
+               train_set_load (&self->train, o->data, "train") &&
+                   train_set_load (&self->test, o->data, "t10k"),
                "no data");
     size_t size = (size_t) self->size;
     self->part = (TRAIN_VECTOR + size - 1) / size;
@@ -313,8 +314,8 @@ s_open (trainer_t *self)
     if (o->losses && self->rank == 0)
         self->losses = fopen (o->losses, "w");
     s_require (self,
-               self->velocity && self->shard && self->order
-                   && train_scratch_init (&self->scratch, (size_t) o->batch),
+               self->velocity && self->shard && self->order &&
+                   train_scratch_init (&self->scratch, (size_t) o->batch),
                "no memory");
     s_require (self, !o->losses || self->rank > 0 || self->losses,
                "cannot write the file of --losses");

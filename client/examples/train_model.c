@@ -14,8 +14,8 @@ train_scratch_init (train_scratch_t *self, size_t batch)
     self->delta_out = malloc (batch * TRAIN_CLASSES * sizeof (float));
     self->image = malloc (batch * sizeof *self->image);
     self->label = malloc (batch * sizeof *self->label);
-    return self->hidden && self->delta_hidden && self->delta_out
-           && self->image && self->label;
+    return self->hidden && self->delta_hidden && self->delta_out &&
+           self->image && self->label;
 }
 
 void
@@ -104,8 +104,7 @@ train_backward_last (const float *params, const train_set_t *set,
         }
         for (int h = 0; h < TRAIN_HIDDEN; h++)
             for (int c = 0; c < TRAIN_CLASSES; c++)
-                grad[TRAIN_W2 + h * TRAIN_CLASSES + c]
-                    += hidden[h] * delta[c];
+                grad[TRAIN_W2 + h * TRAIN_CLASSES + c] += hidden[h] * delta[c];
     }
     grad[TRAIN_LOSS] = loss * scale;
 }

@@ -7,25 +7,38 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const char s_help[]
-    = "train_fashion: data-parallel training of a 784-128-10 perceptron\n"
-      "usage: tutti run -n RANKS [--nodes K] -- train_fashion [OPTION...]\n"
-      "  --epochs N          passes over the data (5)\n"
-      "  --batch N           samples of a step, all ranks together (256)\n"
-      "  --rate R            learning rate (0.05); momentum is 0.9\n"
-      "  --seed N            of the parameters and the order of samples (1)\n"
-      "  --mode sync|async   one allreduce after the backward pass, or a\n"
-      "                      bucket per layer during it (sync)\n"
-      "  --sharded           reduce_scatter, update the own part, allgather\n"
-      "  --algorithm A       star, ring, doubling, halving, direct\n"
-      "  --slow RANK:PERCENT that rank computes so much longer\n"
-      "  --shards K          one rank: add up K shards as K ranks would\n"
-      "  --losses FILE       the loss of every step, exact (%a)\n"
-      "  --steps N           stop after N steps\n"
-      "  --data DIR          (/usr/share/datasets/fashion-mnist)\n";
+static const char s_help[] =
+    "train_fashion: data-parallel training of a 784-128-10 perceptron\n"
+    "usage: tutti run -n RANKS [--nodes K] -- train_fashion [OPTION...]\n"
+    "  --epochs N          passes over the data (5)\n"
+    "  --batch N           samples of a step, all ranks together (256)\n"
+    "  --rate R            learning rate (0.05); momentum is 0.9\n"
+    "  --seed N            of the parameters and the order of samples (1)\n"
+    "  --mode sync|async   one allreduce after the backward pass, or a\n"
+    "                      bucket per layer during it (sync)\n"
+    "  --sharded           reduce_scatter, update the own part, allgather\n"
+    "  --algorithm A       star, ring, doubling, halving, direct\n"
+    "  --slow RANK:PERCENT that rank computes so much longer\n"
+    "  --shards K          one rank: add up K shards as K ranks would\n"
+    "  --losses FILE       the loss of every step, exact (%a)\n"
+    "  --steps N           stop after N steps\n"
+    "  --data DIR          (/usr/share/datasets/fashion-mnist)\n";
 
-enum { EPOCHS = 256, BATCH, RATE, SEED, MODE, SHARDED, ALGORITHM, SLOW,
-       SHARDS, LOSSES, STEPS, DATA, HELP };
+enum {
+    EPOCHS = 256,
+    BATCH,
+    RATE,
+    SEED,
+    MODE,
+    SHARDED,
+    ALGORITHM,
+    SLOW,
+    SHARDS,
+    LOSSES,
+    STEPS,
+    DATA,
+    HELP
+};
 
 static const struct option s_options[] = {
     { "epochs", required_argument, NULL, EPOCHS },
@@ -65,8 +78,8 @@ s_positive (const char *what, const char *value)
 static void
 s_slow (train_options_t *self, const char *value)
 {
-    if (sscanf (value, "%d:%d", &self->slow_rank, &self->slow_percent) != 2
-        || self->slow_rank < 0 || self->slow_percent < 0)
+    if (sscanf (value, "%d:%d", &self->slow_rank, &self->slow_percent) != 2 ||
+        self->slow_rank < 0 || self->slow_percent < 0)
         s_refuse ("--slow", value);
 }
 

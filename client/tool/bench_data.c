@@ -173,17 +173,17 @@ s_encode (uint8_t *to, int64_t value, tutti_dtype_t dtype)
         small = s_small_float (value, 2, 15);
         break;
     default:
-        memcpy (to, &value, tp_dtype_size (dtype));
+        memcpy (to, &value, tp_dtype_size ((int) dtype));
         return;
     }
-    memcpy (to, &small, tp_dtype_size (dtype));
+    memcpy (to, &small, tp_dtype_size ((int) dtype));
 }
 
 //  The period of rank R, or of the result if R is negative.
 static void
 s_pattern (const bench_t *self, int r, pattern_t *pattern)
 {
-    size_t size = tp_dtype_size (self->options->dtype);
+    size_t size = tp_dtype_size ((int) self->options->dtype);
     pattern->size = size;
     for (int k = 0; k < PERIOD; k++)
         s_encode (pattern->bytes + (size_t) k * size,

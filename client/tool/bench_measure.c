@@ -67,7 +67,7 @@ static call_t
 s_place (const bench_t *self, size_t count, bool in_place)
 {
     size_t part = (size_t) self->rank * count *
-                  tp_dtype_size (self->options->dtype);
+                  tp_dtype_size ((int) self->options->dtype);
     call_t call = { self->send, self->recv, count };
     if (self->options->kind == TP_BROADCAST)
         call.send = self->recv;
@@ -168,18 +168,21 @@ s_usage (const bench_t *self, usage_t *usage)
 static int
 s_iterations (const bench_t *self, const call_t *call)
 {
-    int64_t start = s_now_ns ();
-    for (int i = 0; i < self->options->warmup; i++) {
-        if (i == 1 || self->options->warmup == 1)
-            start = s_now_ns ();  //  the first one connects and allocates
+    const bench_options_t *o = self->options;
+    int warmup = o->warmup;
+    if (o->iterations == 0 && warmup < 2)
+        warmup = 2;  //  one connects and allocates, one is timed
+    int64_t start = 0;
+    for (int i = 0; i < warmup; i++) {
+        if (i == 1)
+            start = s_now_ns ();
         bench_check (self, s_call (self, call));
     }
-    int64_t timed = self->options->warmup > 1 ? self->options->warmup - 1 : 1;
-    int64_t each = (s_now_ns () - start) / timed + 1;
-    if (self->options->iterations > 0)
-        return self->options->iterations;
+    if (o->iterations > 0)
+        return o->iterations;
+    int64_t each = (s_now_ns () - start) / (warmup - 1) + 1;
     s_agree (self, &each, 1, TUTTI_MAX);
-    int64_t n = TARGET_NS / (each > 0 ? each : 1);
+    int64_t n = TARGET_NS / each;
     n = n < ITERATIONS_MIN ? ITERATIONS_MIN : n;
     return (int) (n < BENCH_ITERATIONS_MAX ? n : BENCH_ITERATIONS_MAX);
 }
@@ -262,7 +265,7 @@ s_check (const bench_t *self, bench_row_t *row, bool in_place)
 void
 bench_sizes (const bench_t *self, size_t bytes, bench_row_t *row)
 {
-    size_t size = tp_dtype_size (self->options->dtype);
+    size_t size = tp_dtype_size ((int) self->options->dtype);
     size_t n = (size_t) self->size;
     bool parts = self->options->kind == TP_ALLGATHER ||
                  self->options->kind == TP_REDUCE_SCATTER;

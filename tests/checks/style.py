@@ -53,18 +53,18 @@ def check_functions(path, lines):
 
 
 def check_prototypes(path, lines):
-    """The first prototype of a group has a comment right above it."""
+    """Every prototype, or the group that it is in, has a comment above."""
     if not path.endswith('.h') or path.startswith('tests/') \
             or path == 'client/tutti.h':
         return
     for number, line in enumerate(lines):
-        if not re.match(r'^[a-z]\w* ?\(', line) or number < 2:
+        if not re.match(r'^[a-z]\w* ?\(.*', line) or number < 2 \
+                or line.startswith('s_'):
             continue
-        at = number - 1  # the return type stands on the line above
-        while at > 0 and lines[at - 1].strip():
-            at -= 1
-        if not any(l.startswith(('//', '#define')) or l.startswith(' *')
-                   for l in lines[at:number]):
+        above = [l for l in lines[:number] if l.strip()]
+        while above and not above[-1].startswith(('//', ' *', '#', '}', '{')):
+            above.pop()
+        if not above or not above[-1].startswith(('//', ' *', '#define')):
             yield '%s:%d: no comment above %s' % (path, number + 1, line)
 
 
