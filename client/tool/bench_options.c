@@ -233,7 +233,8 @@ s_agrees (const bench_options_t *self)
     bool bitwise = self->op == TUTTI_BAND || self->op == TUTTI_BOR ||
                    self->op == TUTTI_BXOR;
     if (bitwise && self->dtype >= TUTTI_FLOAT16)
-        return s_bad ("-o", tp_op_name ((int) self->op), "an op for floats");
+        return s_bad ("-o", tp_op_name ((int) self->op),
+                      "an op that floats have; bitwise ones need -d int32");
     if (self->max < self->min) {
         tool_error ("bench: -b %zu is more than -e %zu", self->min, self->max);
         return false;

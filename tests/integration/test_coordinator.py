@@ -225,6 +225,9 @@ class Coordinator:
     def status(self):
         return json.loads(self.get("/status")[1])
 
+    def states(self, what="jobs"):
+        return [one["state"] for one in self.status()[what]]
+
     def metric(self, name):
         for line in self.get("/metrics")[1].splitlines():
             if line.startswith(name + " "):
@@ -348,8 +351,7 @@ def test_a_job_from_join_to_finished(scene):
     b.send(READY, job="j")
     a.wait(GO)
     b.wait(GO)
-    coordinator.until(
-        lambda: coordinator.status()["jobs"][0]["state"] == "running")
+    coordinator.until(lambda: coordinator.states() == ["running"])
     job = coordinator.status()["jobs"][0]
     assert job["ring"] == ["n2", "n10"] and job["missing"] == []
     a.leave(0)
@@ -357,8 +359,7 @@ def test_a_job_from_join_to_finished(scene):
     b.leave(1)
     a.wait(FINISHED)
     b.wait(FINISHED)
-    coordinator.until(
-        lambda: coordinator.status()["jobs"][0]["state"] == "finished")
+    coordinator.until(lambda: coordinator.states() == ["finished"])
     first = a.epoch
     running(a, b)  # the name may be used again
     assert a.epoch > first
@@ -428,9 +429,8 @@ def test_a_higher_attempt_ends_the_old_one(scene):
         assert one(abort, 1) == 0 and unzigzag(one(abort, 2)) == EABORTED
     b.join(1, 2, attempt=1)
     a.wait(START)
-    coordinator.until(lambda: [j["state"] for j in
-                               coordinator.status()["jobs"]]
-                      == ["failed", "forming"])
+    coordinator.until(
+        lambda: coordinator.states() == ["failed", "forming"])
     b.leave(1, attempt=0)  # of the old one: nobody cares
     a.none(FINISHED)
 
@@ -445,8 +445,7 @@ def test_lost_reaches_the_others(scene):
     lost = a.wait(LOST)
     assert (one(lost, 2), one(lost, 3)) == (b"n2", 101)
     assert one(lost, 4) == b"killed by signal 9"
-    coordinator.until(
-        lambda: coordinator.status()["jobs"][0]["state"] == "failed")
+    coordinator.until(lambda: coordinator.states() == ["failed"])
     a.none(FINISHED)
     b.none(LOST, 0.1)
     a.leave(0)
@@ -478,19 +477,17 @@ def test_a_silent_node_is_suspect_then_lost(scene):
         "--heartbeat-ms", "50", "--suspect-ms", "300", "--lost-ms", "1000"])
     running(a, b)
     coordinator.until(lambda: len(coordinator.status()["nodes"]) == 2)
-    states, seen, lost = [], set(), None
+    seen, lost = set(), None
     limit = time.monotonic() + 5
     while not lost and time.monotonic() < limit:
         a.beat()
-        states = [n["state"] for n in coordinator.status()["nodes"]]
-        seen.add(states[1])
+        seen.add(coordinator.states("nodes")[1])
         message = a.receive()
         if message and message[0] == LOST:
             lost = message[2]
     assert {"ready", "suspect"} <= seen
     assert one(lost, 4) == b"node n2 silent for 1.0 s" and one(lost, 1) == 1
-    coordinator.until(
-        lambda: coordinator.status()["jobs"][0]["state"] == "failed")
+    coordinator.until(lambda: coordinator.states() == ["failed"])
     coordinator.until(
         lambda: coordinator.metric('tutti_nodes{state="lost"}') == 1)
     b.beat()  # it wakes: unknown now
@@ -508,8 +505,7 @@ def test_its_own_sleep_kills_nobody(scene):
     time.sleep(1.5)
     os.kill(coordinator.process.pid, signal.SIGCONT)
     a.beat()
-    coordinator.until(
-        lambda: coordinator.status()["nodes"][0]["state"] == "ready")
+    coordinator.until(lambda: coordinator.states("nodes") == ["ready"])
     assert "state=lost" not in coordinator.log()
 
 

@@ -1,0 +1,386 @@
+//  tests/unit/test_job.c - coordinator/job.c, with no network and no clock
+
+#include "coordinator/job.h"
+
+#include <stdarg.h>
+#include <stddef.h>
+#include <setjmp.h>
+#include <cmocka.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define KIND(name) TUTTI__ENVELOPE__BODY_##name
+#define SENT_MAX 256
+
+typedef struct s_sent {
+    char node[TP_NAME_MAX];
+    int kind;
+    int64_t epoch;
+    uint32_t rank;
+    char text[TP_TEXT_MAX];  //  of REFUSE, FORMING, LOST, ABORT
+    char ring[64];           //  of START: nodes with their ranks
+} s_sent_t;
+
+typedef struct s_world {
+    s_sent_t sent[SENT_MAX];
+    size_t n;
+    int64_t epoch, changes;
+    tc_job_context_t context;
+    tc_job_t *job;
+} s_world_t;
+
+static void
+s_take_start (s_sent_t *sent, const Tutti__Start *start)
+{
+    size_t at = 0;
+    assert_int_equal (start->key.len, 32);
+    assert_int_equal (start->plan->id, 1);
+    for (size_t i = 0; i < start->n_members; i++) {
+        const Tutti__Member *m = start->members[i];
+        at += (size_t) snprintf (sent->ring + at, sizeof sent->ring - at,
+                                 "%s:", m->node);
+        for (size_t k = 0; k < m->n_ranks; k++)
+            at += (size_t) snprintf (sent->ring + at, sizeof sent->ring - at,
+                                     "%u,", m->ranks[k]);
+    }
+}
+
+static void
+s_send (void *arg, const char *node, Tutti__Envelope *e)
+{
+    s_world_t *w = arg;
+    assert_true (w->n < SENT_MAX);
+    s_sent_t *s = &w->sent[w->n++];
+    *s = (s_sent_t){ .kind = (int) e->body_case, .epoch = e->epoch };
+    snprintf (s->node, sizeof s->node, "%s", node);
+    assert_string_equal (e->job, "j");
+    if (e->body_case == KIND (REFUSE)) {
+        assert_int_equal (e->refuse->code, TUTTI_EJOIN);
+        assert_true (e->refuse->has_rank);
+        s->rank = e->refuse->rank;
+        snprintf (s->text, sizeof s->text, "%s", e->refuse->text);
+    }
+    else if (e->body_case == KIND (FORMING))
+        snprintf (s->text, sizeof s->text, "%s", e->forming->missing);
+    else if (e->body_case == KIND (LOST)) {
+        s->rank = e->lost->rank;
+        snprintf (s->text, sizeof s->text, "%s", e->lost->cause);
+    }
+    else if (e->body_case == KIND (ABORT))
+        snprintf (s->text, sizeof s->text, "%s", e->abort->text);
+    else if (e->body_case == KIND (START))
+        s_take_start (s, e->start);
+}
+
+static int64_t
+s_epoch (void *arg)
+{
+    return ++((s_world_t *) arg)->epoch;
+}
+
+static void
+s_changed (void *arg, const tc_job_t *job)
+{
+    (void) job;
+    ((s_world_t *) arg)->changes++;
+}
+
+typedef struct s_join {
+    uint32_t rank, size, pid;
+    bool wide;
+} s_join_t;
+
+static void
+s_join (s_world_t *w, const char *node, s_join_t j, int64_t now_ms)
+{
+    Tutti__Join join = TUTTI__JOIN__INIT;
+    Tutti__Config config = TUTTI__CONFIG__INIT;
+    char address[TP_NAME_MAX + 8], *data[] = { address };
+    snprintf (address, sizeof address, "tcp://%s:1", node);
+    config.transport = "tcp";
+    config.wide = j.wide;
+    join.rank = j.rank;
+    join.size = j.size;
+    join.pid = j.pid ? j.pid : 100 + j.rank;
+    join.host = (char *) node;
+    join.n_data = 1;
+    join.data = data;
+    join.config = &config;
+    if (!w->job)
+        assert_int_equal (
+            tc_job_new (&w->job, "j", 0, &join, &w->context, now_ms),
+            TUTTI_OK);
+    tc_job_join (w->job, node, &join, now_ms);
+}
+
+//  How many of KIND went to NODE (NULL: to anybody) since the last call.
+static size_t
+s_count (s_world_t *w, int kind, const char *node)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < w->n; i++)
+        n += w->sent[i].kind == kind &&
+             (!node || strcmp (w->sent[i].node, node) == 0);
+    return n;
+}
+
+static const s_sent_t *
+s_last (const s_world_t *w)
+{
+    assert_true (w->n > 0);
+    return &w->sent[w->n - 1];
+}
+
+static int
+s_setup (void **state)
+{
+    s_world_t *w = calloc (1, sizeof *w);
+    w->context = (tc_job_context_t){ w, s_send, s_epoch, s_changed };
+    *state = w;
+    return 0;
+}
+
+static int
+s_teardown (void **state)
+{
+    s_world_t *w = *state;
+    tc_job_destroy (&w->job);
+    assert_null (w->job);
+    free (w);
+    return 0;
+}
+
+//  Four ranks: 0 and 3 on n10, 1 and 2 on n2.
+static void
+s_start (s_world_t *w)
+{
+    s_join (w, "n10", (s_join_t){ .rank = 0, .size = 4 }, 0);
+    s_join (w, "n2", (s_join_t){ .rank = 2, .size = 4 }, 0);
+    s_join (w, "n10", (s_join_t){ .rank = 3, .size = 4 }, 0);
+    s_join (w, "n2", (s_join_t){ .rank = 1, .size = 4 }, 0);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_STARTING);
+}
+
+static void
+s_run (s_world_t *w)
+{
+    s_start (w);
+    tc_job_ready (w->job, "n2");
+    tc_job_ready (w->job, "n10");
+    assert_int_equal (tc_job_state (w->job), TC_JOB_RUNNING);
+    w->n = 0;
+}
+
+static void
+test_course (void **state)
+{
+    s_world_t *w = *state;
+    s_start (w);
+    assert_int_equal (s_count (w, KIND (START), "n2"), 1);
+    assert_int_equal (s_count (w, KIND (START), "n10"), 1);
+    assert_string_equal (s_last (w)->ring, "n2:1,2,n10:0,3,");
+    assert_int_equal (s_last (w)->epoch, 1);
+    tc_job_ready (w->job, "n2");
+    tc_job_ready (w->job, "n2");
+    tc_job_ready (w->job, "stranger");
+    assert_int_equal (s_count (w, KIND (GO), NULL), 0);
+    tc_job_ready (w->job, "n10");
+    assert_int_equal (s_count (w, KIND (GO), NULL), 2);
+    for (uint32_t r = 0; r < 4; r++) {
+        assert_int_equal (s_count (w, KIND (FINISHED), NULL), 0);
+        tc_job_leave (w->job, r, 0);
+        tc_job_leave (w->job, r, 0);
+    }
+    assert_int_equal (s_count (w, KIND (FINISHED), NULL), 2);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_FINISHED);
+    assert_int_equal (w->changes, 3);
+}
+
+static void
+test_forming (void **state)
+{
+    s_world_t *w = *state;
+    s_join (w, "a", (s_join_t){ .rank = 3, .size = 8 }, 0);
+    assert_string_equal (s_last (w)->text, "0-2, 4-7");
+    s_join (w, "b", (s_join_t){ .rank = 0, .size = 8 }, 50);
+    assert_int_equal (w->n, 1);  //  hushed
+    tc_job_tick (w->job, 99);
+    assert_int_equal (w->n, 1);
+    tc_job_tick (w->job, 100);
+    assert_int_equal (s_count (w, KIND (FORMING), NULL), 3);
+    assert_string_equal (s_last (w)->text, "1-2, 4-7");
+    tc_job_tick (w->job, 2099);
+    assert_int_equal (w->n, 3);
+    tc_job_tick (w->job, 2100);
+    assert_int_equal (w->n, 5);
+}
+
+static void
+s_refused (s_world_t *w, s_join_t join, const char *const *words)
+{
+    w->n = 0;
+    s_join (w, "b", join, 0);
+    assert_int_equal (w->n, 1);
+    assert_int_equal (s_last (w)->kind, KIND (REFUSE));
+    assert_string_equal (s_last (w)->node, "b");
+    assert_int_equal (s_last (w)->rank, join.rank);
+    for (; *words; words++)
+        if (!strstr (s_last (w)->text, *words))
+            fail_msg ("no \"%s\" in: %s", *words, s_last (w)->text);
+}
+
+static void
+test_refusals (void **state)
+{
+    s_world_t *w = *state;
+    s_join (w, "a", (s_join_t){ .rank = 0, .size = 2 }, 0);
+    s_refused (w, (s_join_t){ .rank = 1, .size = 3 },
+               (const char *[]){ "rank 1 (host b, pid 101)", "3 ranks",
+                                 "rank 0 (host a, pid 100)", "says 2", NULL });
+    s_refused (w, (s_join_t){ .rank = 2, .size = 2 },
+               (const char *[]){ "rank 2", "from 0 to 1", NULL });
+    s_refused (
+        w, (s_join_t){ .rank = 0, .size = 2, .pid = 7 },
+        (const char *[]){ "pid 100 on host a", "pid 7 on host b", NULL });
+    s_refused (w, (s_join_t){ .rank = 1, .size = 2, .wide = true },
+               (const char *[]){ "option wide", "wide=1", "wide=0", NULL });
+    w->n = 0;
+    s_join (w, "a", (s_join_t){ .rank = 0, .size = 2 }, 0);  //  again
+    assert_int_equal (w->n, 0);
+    s_join (w, "b", (s_join_t){ .rank = 1, .size = 2 }, 0);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_STARTING);
+    tc_job_leave (w->job, 1, 0);
+    s_refused (w, (s_join_t){ .rank = 1, .size = 2 },
+               (const char *[]){ "has left this run", NULL });
+}
+
+static void
+test_going_while_forming (void **state)
+{
+    s_world_t *w = *state;
+    Tutti__Lost lost = TUTTI__LOST__INIT;
+    s_join (w, "a", (s_join_t){ .rank = 0, .size = 4 }, 0);
+    s_join (w, "b", (s_join_t){ .rank = 1, .size = 4 }, 0);
+    s_join (w, "b", (s_join_t){ .rank = 2, .size = 4 }, 0);
+    tc_job_leave (w->job, 0, 1000);
+    assert_string_equal (s_last (w)->text, "0, 3");
+    assert_string_equal (s_last (w)->node, "b");
+    lost.rank = 1;
+    tc_job_lost (w->job, "a", &lost, 2000);  //  not its own
+    assert_int_equal (tc_job_joined (w->job), 2);
+    tc_job_lost (w->job, "b", &lost, 2000);
+    assert_string_equal (s_last (w)->text, "0-1, 3");
+    w->n = 0;
+    s_join (w, "c", (s_join_t){ .rank = 0, .size = 5 }, 2000);
+    assert_non_null (strstr (s_last (w)->text, "rank 2 (host b"));
+    tc_job_node_lost (w->job, "b", "silent", 3000);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_FINISHED);
+}
+
+static void
+test_lost (void **state)
+{
+    s_world_t *w = *state;
+    Tutti__Lost lost = TUTTI__LOST__INIT;
+    s_run (w);
+    lost.rank = 1;
+    lost.cause = "killed by signal 9";
+    tc_job_lost (w->job, "n10", &lost, 0);  //  not its own
+    assert_int_equal (w->n, 0);
+    lost.rank = 99;
+    tc_job_lost (w->job, "n2", &lost, 0);
+    assert_int_equal (w->n, 0);
+    lost.rank = 1;
+    tc_job_lost (w->job, "n2", &lost, 0);
+    assert_int_equal (w->n, 1);
+    assert_string_equal (s_last (w)->node, "n10");
+    assert_string_equal (s_last (w)->text, "killed by signal 9");
+    assert_int_equal (tc_job_state (w->job), TC_JOB_FAILED);
+    assert_string_equal (
+        tc_job_text (w->job),
+        "rank 1 (node n2, pid 101) was lost: killed by signal 9");
+    tc_job_leave (w->job, 0, 0);
+    tc_job_leave (w->job, 2, 0);
+    assert_int_equal (s_count (w, KIND (FINISHED), NULL), 0);
+    tc_job_leave (w->job, 3, 0);
+    assert_int_equal (s_count (w, KIND (FINISHED), NULL), 2);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_FAILED);
+}
+
+static void
+test_node_lost (void **state)
+{
+    s_world_t *w = *state;
+    s_run (w);
+    tc_job_node_lost (w->job, "n2", "node n2 silent for 5.0 s", 0);
+    assert_int_equal (s_count (w, KIND (LOST), "n10"), 2);
+    assert_int_equal (s_count (w, KIND (LOST), "n2"), 0);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_FAILED);
+    tc_job_node_lost (w->job, "n2", "again", 0);
+    assert_int_equal (w->n, 2);
+}
+
+static void
+test_abort_and_supersede (void **state)
+{
+    s_world_t *w = *state;
+    Tutti__Abort abort = TUTTI__ABORT__INIT;
+    s_run (w);
+    abort.comm = 7;
+    abort.text = "enough";
+    tc_job_abort (w->job, "stranger", &abort);
+    assert_int_equal (w->n, 0);
+    tc_job_abort (w->job, "n2", &abort);
+    assert_int_equal (w->n, 1);
+    assert_string_equal (s_last (w)->node, "n10");
+    tc_job_supersede (w->job, 1);
+    assert_int_equal (s_count (w, KIND (ABORT), NULL), 3);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_FAILED);
+    tc_job_mute (w->job);
+    w->n = 0;
+    tc_job_node_lost (w->job, "n2", "silent", 0);
+    assert_int_equal (w->n, 0);
+}
+
+static void
+test_progress (void **state)
+{
+    s_world_t *w = *state;
+    Tutti__Progress p = TUTTI__PROGRESS__INIT;
+    Tutti__RankProgress mine = TUTTI__RANK_PROGRESS__INIT;
+    Tutti__RankProgress foreign = TUTTI__RANK_PROGRESS__INIT;
+    Tutti__RankProgress *ranks[] = { &mine, &foreign };
+    size_t n;
+    s_run (w);
+    mine.rank = 1;
+    mine.seq = 42;
+    mine.op = "barrier";
+    mine.path = "a path that is much too long";
+    foreign.rank = 0;
+    foreign.seq = 43;
+    p.job = "j";
+    p.wire_bytes = 9;
+    p.n_ranks = 2;
+    p.ranks = ranks;
+    tc_job_progress (w->job, "n2", &p);
+    assert_int_equal (tc_job_rank (w->job, 1)->seq, 42);
+    assert_string_equal (tc_job_rank (w->job, 1)->path, "a path that is ");
+    assert_int_equal (tc_job_rank (w->job, 0)->seq, 0);
+    assert_int_equal (tc_job_parts (w->job, &n)[0].wire_bytes, 9);
+    assert_int_equal (n, 2);
+}
+
+#define TEST(f) cmocka_unit_test_setup_teardown (f, s_setup, s_teardown)
+
+int
+main (void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST (test_course),   TEST (test_forming),
+        TEST (test_refusals), TEST (test_going_while_forming),
+        TEST (test_lost),     TEST (test_node_lost),
+        TEST (test_progress), TEST (test_abort_and_supersede),
+    };
+    return cmocka_run_group_tests (tests, NULL, NULL);
+}
