@@ -199,15 +199,13 @@ static bool
 s_progress_one (tl_comm_t *self, bool waiting)
 {
     bool moved = false;
-    tutti_err_t err = tp_board_error (self->board);
-    if (!err)
-        err = self->session->dead;
-    if (err)
-        tl_comm_error (self);
+    tutti_err_t dead = self->session->dead;
+    if (dead)
+        tl_comm_error (self);  //  its text
     for (tl_request_t *r = self->pending; r; r = r->next) {
-        if (err && r->state != TL_DONE)
-            tl_request_fail (r, err, tl_error_text ());
-        moved |= err || tl_request_step (r, waiting);
+        if (dead && r->state != TL_DONE)
+            tl_request_fail (r, dead, tl_error_text ());
+        moved |= dead || tl_request_step (r, waiting);
     }
     tl_comm_collect (self);
     return moved;

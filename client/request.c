@@ -496,10 +496,10 @@ s_gather (tl_request_t *self)
     if (!tp_board_all_in (board, self->seq))
         return false;
     char text[TP_TEXT_MAX];
-    if (!tp_board_agree (board, self->seq, text))
-        tp_board_fail (board, TUTTI_EMISMATCH, text);
-    else
+    if (tp_board_agree (board, self->seq, text))
         s_enter (self, TL_WORKING);
+    else
+        tp_board_fail (board, TUTTI_EMISMATCH, text);
     return true;
 }
 
@@ -508,6 +508,11 @@ tl_request_step (tl_request_t *self, bool waiting)
 {
     if (self->state == TL_DONE)
         return false;
+    tutti_err_t err = tp_board_error (self->comm->board);
+    if (err) {
+        tl_request_fail (self, err, self->comm->board->text);
+        return true;
+    }
     bool moved = s_feed (self);
     if (self->state == TL_GATHERING)
         return s_gather (self) || moved;

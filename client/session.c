@@ -383,8 +383,12 @@ tl_session_close (tl_session_t **self_p)
     tl_session_t *self = *self_p;
     if (!self)
         return;
-    if (self->sock >= 0)
-        s_send (self, TP_LOCAL_GOODBYE, NULL, 0, -1);
+    if (self->mine) {  //  not after a refusal, whose text must stay
+        char text[1024];
+        snprintf (text, sizeof text, "%s", tl_error_text ());
+        if (s_send (self, TP_LOCAL_GOODBYE, NULL, 0, -1))
+            tl_error (TUTTI_OK, "%s", text);
+    }
     s_close_fd (self->sock);
     s_close_fd (self->bell);
     s_close_fd (self->event);

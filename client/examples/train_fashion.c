@@ -21,11 +21,11 @@ typedef struct trainer {
     train_options_t options;
     tutti_comm_t *world;
     int rank, size;
-    size_t part;    //  --sharded: elements of a rank's part
-    float *params;  //  TRAIN_VECTOR, padded to size parts; all from
-    float *grad;    //  tutti_mem_alloc, so nothing is copied
-    float *velocity;
-    float *shard;  //  --shards: one gradient per shard
+    size_t part;      //  --sharded: elements of a rank's part
+    float *params;    //  TRAIN_VECTOR, padded to size parts; all from
+    float *grad;      //  tutti_mem_alloc, so nothing is copied
+    float *velocity;  //  of the own part only when sharded
+    float *shard;     //  --shards: one gradient per shard
     train_set_t train, test;
     train_scratch_t scratch;
     uint32_t *order;
@@ -155,9 +155,8 @@ s_sharded (trainer_t *self, const uint32_t *index, size_t n)
              tutti_reduce_scatter (self->grad, self->grad + first, self->part,
                                    TUTTI_FLOAT32, TUTTI_AVG, self->world));
     self->waiting += s_now () - start;
-    train_update (self->params + first, self->velocity + first,
-                  self->grad + first, self->part, self->options.rate,
-                  self->options.momentum);
+    train_update (self->params + first, self->velocity, self->grad + first,
+                  self->part, self->options.rate, self->options.momentum);
     if (TRAIN_LOSS >= first && TRAIN_LOSS < first + self->part)
         self->params[TRAIN_LOSS] = self->grad[TRAIN_LOSS];
     start = s_now ();
@@ -300,15 +299,15 @@ s_open (trainer_t *self)
                "--batch must be a multiple of the ranks (and shards)");
     s_require (self, o->shards == 1 || self->size == 1,
                "--shards is for a run with one rank");
-    s_require (self,
-               train_set_load (&self->train, o->data, "train") &&
-                   train_set_load (&self->test, o->data, "t10k"),
-               "no data");
+    if (!train_set_load (&self->train, o->data, "train") ||
+        !train_set_load (&self->test, o->data, "t10k"))
+        exit (2);
     size_t size = (size_t) self->size;
     self->part = (TRAIN_VECTOR + size - 1) / size;
     self->params = s_memory (self, self->part * size);
     self->grad = s_memory (self, self->part * size);
-    self->velocity = calloc (self->part * size, sizeof (float));
+    size_t kept = o->sharded ? self->part : TRAIN_VECTOR;
+    self->velocity = calloc (kept, sizeof (float));
     self->shard = calloc ((size_t) o->shards, TRAIN_VECTOR * sizeof (float));
     self->order = malloc (self->train.count * sizeof *self->order);
     if (o->losses && self->rank == 0)
@@ -319,6 +318,9 @@ s_open (trainer_t *self)
                "no memory");
     s_require (self, !o->losses || self->rank > 0 || self->losses,
                "cannot write the file of --losses");
+    if (o->sharded && self->rank == 0)
+        printf ("sharded: every rank keeps %zu of %d momenta (%zu KiB)\n",
+                self->part, TRAIN_PARAMS, self->part * sizeof (float) / 1024);
     train_init (self->params, (uint64_t) o->seed);
 }
 

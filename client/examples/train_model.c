@@ -13,9 +13,8 @@ train_scratch_init (train_scratch_t *self, size_t batch)
     self->delta_hidden = malloc (batch * TRAIN_HIDDEN * sizeof (float));
     self->delta_out = malloc (batch * TRAIN_CLASSES * sizeof (float));
     self->image = malloc (batch * sizeof *self->image);
-    self->label = malloc (batch * sizeof *self->label);
     return self->hidden && self->delta_hidden && self->delta_out &&
-           self->image && self->label;
+           self->image;
 }
 
 void
@@ -25,7 +24,6 @@ train_scratch_destroy (train_scratch_t *self)
     free (self->delta_hidden);
     free (self->delta_out);
     free (self->image);
-    free (self->label);
 }
 
 void

@@ -23,7 +23,6 @@ typedef struct train_scratch {
     float *hidden, *delta_hidden;  //  batch x TRAIN_HIDDEN
     float *delta_out;              //  batch x TRAIN_CLASSES
     const float **image;           //  batch
-    const uint8_t **label;
 } train_scratch_t;
 
 //  False: no memory.

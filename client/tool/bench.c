@@ -65,8 +65,8 @@ s_memory (const bench_t *self, size_t bytes)
 {
     void *memory = NULL;
     if (!self->options->private_memory)
-        bench_check (self, tutti_mem_alloc (self->comm, bytes, TUTTI_HOST,
-                                            &memory));
+        bench_check (self,
+                     tutti_mem_alloc (self->comm, bytes, TUTTI_HOST, &memory));
     else
         memory = malloc (bytes);
     return memory;
@@ -144,7 +144,10 @@ s_bench (const bench_options_t *options)
         free (self.recv);
     }
     bench_check (&self, tutti_finalize (&self.comm));
-    return ok && wrong == 0 ? 0 : TOOL_FAILED;
+    if (ok && wrong > 0 && self.rank == 0)
+        tool_error ("bench: %lld wrong elements", (long long) wrong);
+    //  All ranks know the number; one of them says so to the launcher.
+    return !ok || (wrong > 0 && self.rank == 0) ? TOOL_FAILED : 0;
 }
 
 //  ---------------------------------------------------------------- launcher
@@ -153,10 +156,15 @@ s_bench (const bench_options_t *options)
 static int
 s_launch (const bench_options_t *options, int argc, char **argv)
 {
-    run_options_t run
-        = { .ranks = options->ranks ? options->ranks : RANKS_DEFAULT,
-            .cluster = { .nodes = options->nodes,
-                         .transport = options->transport } };
+    run_options_t run = { .ranks =
+                              options->ranks ? options->ranks : RANKS_DEFAULT,
+                          .timeout_s = options->timeout_s,
+                          .cluster = { .nodes = options->nodes,
+                                       .http = options->http,
+                                       .netns = options->netns,
+                                       .addresses = options->addresses,
+                                       .verbose = options->verbose,
+                                       .transport = options->transport } };
     if (options->corrupt) {
         run.cluster.transport = CORRUPT;
         run.cluster.nodes = options->nodes ? options->nodes : 2;

@@ -17,17 +17,21 @@
 
 typedef struct bench_options {
     tp_kind_t kind;
-    int ranks, nodes;      //  0: not said
-    size_t min, max;       //  bytes of the larger buffer
+    int ranks, nodes;  //  0: not said
+    size_t min, max;   //  bytes of the larger buffer
     int factor;
-    int iterations;        //  0: by time
+    int iterations;  //  0: by time
     int warmup;
     tutti_dtype_t dtype;
     tutti_op_t op;
     int root;
-    int in_place;          //  0, 1; 2: both
+    int in_place;  //  0, 1; 2: both
     bool check, async, private_memory, corrupt, reproducible, json;
     const char *algorithm, *transport;  //  NULL: not said
+    const char *http;                   //  as tutti run has them
+    char **netns, **addresses;
+    int timeout_s;
+    bool verbose;
 } bench_options_t;
 
 //  What one way (out of place, in place) gave; agreed between all ranks.

@@ -141,8 +141,8 @@ s_small_float (int64_t value, int mantissa_bits, int bias)
     if (value == 0)
         return 0;
     float fraction = frexpf ((float) value, &exponent);
-    uint32_t mantissa
-        = (uint32_t) ((2.0f * fraction - 1.0f) * (float) (1 << mantissa_bits));
+    uint32_t mantissa =
+        (uint32_t) ((2.0f * fraction - 1.0f) * (float) (1 << mantissa_bits));
     return (uint32_t) (exponent - 1 + bias) << mantissa_bits | mantissa;
 }
 

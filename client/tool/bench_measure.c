@@ -96,9 +96,8 @@ s_call_async (const bench_t *self, const call_t *c)
                                      self->comm, NULL, &request);
         break;
     case TP_REDUCE_SCATTER:
-        err = tutti_reduce_scatter_async (c->send, c->recv, c->count,
-                                          o->dtype, o->op, self->comm, NULL,
-                                          &request);
+        err = tutti_reduce_scatter_async (c->send, c->recv, c->count, o->dtype,
+                                          o->op, self->comm, NULL, &request);
         break;
     case TP_BROADCAST:
         err = tutti_broadcast_async (c->recv, c->count, o->dtype, o->root,

@@ -1,6 +1,7 @@
 //  client/tool/bench_options.c - the command line of tutti bench
 
 #include "client/tool/bench.h"
+#include "client/tool/run.h"
 #include "client/tool/tool.h"
 
 #include <stdio.h>
@@ -9,40 +10,59 @@
 #define RANKS_MAX 4096
 #define NODES_MAX 256
 
-static const char s_help[]
-    = "usage: tutti bench COLLECTIVE [OPTION]...\n"
-      "Measures allreduce, allgather, reduce_scatter, broadcast or barrier\n"
-      "and checks every element. Started by a launcher (TUTTI_RANK, Open MPI,\n"
-      "MPICH, Slurm, torchrun) it is a rank of that job; else it starts its\n"
-      "own ranks, as tutti run does. Times and bandwidths as in nccl-tests.\n"
-      "\n"
-      "      --ranks N        ranks to start [4]\n"
-      "      --nodes K        agents to start [1]\n"
-      "  -b, --minbytes SIZE  smallest, 16 or 4K or 64M [16]\n"
-      "  -e, --maxbytes SIZE  largest [64M]\n"
-      "  -f, --stepfactor N   from one size to the next [4]\n"
-      "  -n, --iters N        timed ops of a size [by time]\n"
-      "  -w, --warmup N       ops before them [5]\n"
-      "  -d, --datatype TYPE  int8 uint8 int32 uint32 int64 uint64 float16\n"
-      "                       bfloat16 float32 float64 float8e4m3 float8e5m2\n"
-      "                       [float32]\n"
-      "  -o, --op OP          sum prod min max avg band bor bxor [sum]\n"
-      "  -c, --check 0|1      check the results [1]\n"
-      "      --root R         of a broadcast [0]\n"
-      "      --algorithm A    star ring doubling halving tree direct [the "
-      "plan's]\n"
-      "      --async          by the asynchronous call and a wait\n"
-      "      --memory shared|malloc  of the buffers [shared]\n"
-      "      --in-place 0|1|both     [both]\n"
-      "      --transport T    between nodes: tcp, faulty:MODE:ARG [tcp]\n"
-      "      --corrupt        flip bits between nodes: wrong must not be 0\n"
-      "      --reproducible   reduce along the tree over rank numbers\n"
-      "      --json           one object per size and line\n"
-      "\n"
-      "Exit status: 1 if any element is wrong.\n";
+static const char s_help[] =
+    "usage: tutti bench COLLECTIVE [OPTION]...\n"
+    "Measures allreduce, allgather, reduce_scatter, broadcast or barrier\n"
+    "and checks every element. Started by a launcher (TUTTI_RANK, Open MPI,\n"
+    "MPICH, Slurm, torchrun) it is a rank of that job; else it starts its\n"
+    "own ranks, as tutti run does. Times and bandwidths as in nccl-tests.\n"
+    "\n"
+    "      --ranks N        ranks to start [4]\n"
+    "      --nodes K        agents to start [1]\n"
+    "  -b, --minbytes SIZE  smallest, 16 or 4K or 64M [16]\n"
+    "  -e, --maxbytes SIZE  largest [64M]\n"
+    "  -f, --stepfactor N   from one size to the next [4]\n"
+    "  -n, --iters N        timed ops of a size [by time]\n"
+    "  -w, --warmup N       ops before them [5]\n"
+    "  -d, --datatype TYPE  int8 uint8 int32 uint32 int64 uint64 float16\n"
+    "                       bfloat16 float32 float64 float8e4m3 float8e5m2\n"
+    "                       [float32]\n"
+    "  -o, --op OP          sum prod min max avg band bor bxor [sum]\n"
+    "  -c, --check 0|1      check the results [1]\n"
+    "      --root R         of a broadcast [0]\n"
+    "      --algorithm A    star ring doubling halving tree direct [the "
+    "plan's]\n"
+    "      --async          by the asynchronous call and a wait\n"
+    "      --memory shared|malloc  of the buffers [shared]\n"
+    "      --in-place 0|1|both     [both]\n"
+    "      --transport T    between nodes: tcp, faulty:MODE:ARG [tcp]\n"
+    "      --corrupt        flip bits between nodes: wrong must not be 0\n"
+    "      --reproducible   reduce along the tree over rank numbers\n"
+    "      --json           one object per size and line\n"
+    "      --http ADDR --timeout S --netns LIST --addresses LIST --verbose\n"
+    "                       as tutti run has them\n"
+    "\n"
+    "Exit status: 1 if any element is wrong.\n";
 
-enum { RANKS = 256, NODES, ROOT, ALGORITHM, ASYNC, MEMORY, IN_PLACE,
-       TRANSPORT, CORRUPT, REPRODUCIBLE, JSON, HELP };
+enum {
+    RANKS = 256,
+    NODES,
+    ROOT,
+    ALGORITHM,
+    ASYNC,
+    MEMORY,
+    IN_PLACE,
+    TRANSPORT,
+    CORRUPT,
+    REPRODUCIBLE,
+    JSON,
+    HTTP,
+    TIMEOUT,
+    NETNS,
+    ADDRESSES,
+    VERBOSE,
+    HELP
+};
 
 static const struct option s_options[] = {
     { "ranks", required_argument, NULL, RANKS },
@@ -64,6 +84,11 @@ static const struct option s_options[] = {
     { "corrupt", no_argument, NULL, CORRUPT },
     { "reproducible", no_argument, NULL, REPRODUCIBLE },
     { "json", no_argument, NULL, JSON },
+    { "http", required_argument, NULL, HTTP },
+    { "timeout", required_argument, NULL, TIMEOUT },
+    { "netns", required_argument, NULL, NETNS },
+    { "addresses", required_argument, NULL, ADDRESSES },
+    { "verbose", no_argument, NULL, VERBOSE },
     { "help", no_argument, NULL, HELP },
     { 0 },
 };
@@ -107,8 +132,7 @@ s_dtype (bench_options_t *self, const char *value)
         if (strcmp (value, others[i].name) == 0)
             dtype = (int) others[i].dtype;
     self->dtype = (tutti_dtype_t) dtype;
-    return dtype >= 0 ||
-           s_bad ("-d", value, "a type, see tutti bench --help");
+    return dtype >= 0 || s_bad ("-d", value, "a type, see tutti bench --help");
 }
 
 static bool
@@ -168,9 +192,31 @@ s_take_letter (bench_options_t *self, int option, const char *value)
     }
 }
 
+//  Options of the run around it.
 static bool
-s_take (bench_options_t *self, int option, const char *value)
+s_take_run (bench_options_t *self, int option, char *value)
 {
+    switch (option) {
+    case HTTP:
+        self->http = value;
+        return true;
+    case TIMEOUT:
+        return s_number ("--timeout", value, 1, 1000000, &self->timeout_s);
+    case NETNS:
+        return tool_run_list ("--netns", value, &self->netns);
+    case ADDRESSES:
+        return tool_run_list ("--addresses", value, &self->addresses);
+    default:
+        self->verbose = true;
+        return true;
+    }
+}
+
+static bool
+s_take (bench_options_t *self, int option, char *value)
+{
+    if (option >= HTTP && option <= VERBOSE)
+        return s_take_run (self, option, value);
     switch (option) {
     case RANKS:
         return s_number ("--ranks", value, 1, RANKS_MAX, &self->ranks);
@@ -262,8 +308,7 @@ bench_options_read (bench_options_t *self, int argc, char **argv)
     int option;
     opterr = 0;
     while ((option = getopt_long (argc, argv, ":b:e:f:n:w:d:o:c:h", s_options,
-                                  NULL))
-           != -1) {
+                                  NULL)) != -1) {
         if (option == HELP || option == 'h') {
             fputs (s_help, stdout);
             return 0;

@@ -62,8 +62,8 @@ bench_print_head (const bench_t *self)
         return;
     printf ("# tutti %s: %s, %d ranks on %d nodes, transport %s, device cpu, "
             "%s memory\n",
-            tutti_version (), tp_kind_name ((int) self->options->kind), self->size,
-            self->nodes, self->transport,
+            tutti_version (), tp_kind_name ((int) self->options->kind),
+            self->size, self->nodes, self->transport,
             self->options->private_memory ? "malloc" : "shared");
     printf ("#\n# %55s%-38s %s\n", "", "         out-of-place",
             "         in-place");

@@ -105,8 +105,7 @@ s_show_log (const unit_t *unit)
     char bytes[LOG_TAIL_BYTES + 1];
     off_t end = unit->log < 0 ? 0 : lseek (unit->log, 0, SEEK_END);
     off_t from = end > LOG_TAIL_BYTES ? end - LOG_TAIL_BYTES : 0;
-    ssize_t got
-        = end > 0 ? pread (unit->log, bytes, LOG_TAIL_BYTES, from) : 0;
+    ssize_t got = end > 0 ? pread (unit->log, bytes, LOG_TAIL_BYTES, from) : 0;
     if (got <= 0)
         return;
     bytes[got] = 0;
@@ -124,10 +123,11 @@ static bool
 s_start_unit (cluster_t *self, unit_t *unit, const char *program,
               char *const *argv, int keys, const char *netns)
 {
-    static char *const clean[]
-        = { "TUTTI_AGENT_INSECURE",       "TUTTI_AGENT_KEYS",
-            "TUTTI_COORDINATOR_INSECURE", "TUTTI_COORDINATOR_KEYS",
-            "TUTTI_COORDINATOR",          NULL };
+    static char *const clean[] = {
+        "TUTTI_AGENT_INSECURE",       "TUTTI_AGENT_KEYS",
+        "TUTTI_COORDINATOR_INSECURE", "TUTTI_COORDINATOR_KEYS",
+        "TUTTI_COORDINATOR",          NULL
+    };
     char path[PATH_MAX];
     if (!spawn_find (program, true, path)) {
         tool_error ("run: %s is neither beside this tool nor in PATH; build "
@@ -283,9 +283,8 @@ s_start_coordinator (cluster_t *self)
     snprintf (keys, sizeof keys, "fd:%d", fd);
     snprintf (bind, sizeof bind, "tcp://%s:0", address);
     snprintf (http, sizeof http, "%s:0", address);
-    const char *argv[]
-        = { "tutti-coordinator",         "--bind", bind, "--http",
-            o->http ? o->http : http, "--keys", keys, NULL };
+    const char *argv[] = { "tutti-coordinator",      "--bind", bind, "--http",
+                           o->http ? o->http : http, "--keys", keys, NULL };
     snprintf (self->coordinator.what, sizeof self->coordinator.what,
               "coordinator");
     bool ok = s_start_unit (self, &self->coordinator, argv[0],
@@ -309,11 +308,11 @@ s_start_agent (cluster_t *self, node_t *node, int fd, const char *netns)
     const cluster_options_t *o = self->options;
     char keys[32];
     snprintf (keys, sizeof keys, "fd:%d", fd);
-    const char *argv[ARGUMENTS_MAX]
-        = { "tutti-agent", "--coordinator", self->control,
-            "--socket",    node->socket,    "--node",
-            node->name,    "--data-bind",   node->address,
-            "--keys",      keys };
+    const char *argv[ARGUMENTS_MAX] = {
+        "tutti-agent", "--coordinator", self->control, "--socket",
+        node->socket,  "--node",        node->name,    "--data-bind",
+        node->address, "--keys",        keys
+    };
     size_t n = 11;
     if (o->transport) {
         argv[n++] = "--transport";
@@ -353,8 +352,8 @@ static cluster_t *
 s_new (const cluster_options_t *options, int stop_fd)
 {
     cluster_t *self = calloc (1, sizeof *self);
-    node_t *nodes
-        = self ? calloc ((size_t) options->nodes, sizeof *nodes) : NULL;
+    node_t *nodes =
+        self ? calloc ((size_t) options->nodes, sizeof *nodes) : NULL;
     uint32_t random = 0;
     if (!nodes || getrandom (&random, sizeof random, 0) < 0) {
         tool_error ("run: no memory for %d nodes", options->nodes);

@@ -129,8 +129,8 @@ s_start_rank (ranks_t *self, int r, const char *path, char **program)
             .program = path,
             .argv = program,
             .environment = environment.list,
-            .netns
-            = self->cluster ? cluster_netns (self->cluster, node) : NULL,
+            .netns =
+                self->cluster ? cluster_netns (self->cluster, node) : NULL,
             .in = r == 0 && !isatty (STDIN_FILENO) ? -1 : null,
             .out = out,
             .err = err,
@@ -232,8 +232,7 @@ s_enter (ranks_t *self, stage_t stage)
     if (stage == KILLED)
         s_signal_all (self, SIGKILL);
     self->stage = stage;
-    self->deadline
-        = stage == KILLED ? INT64_MAX : tool_now_ms () + GRACE_MS;
+    self->deadline = stage == KILLED ? INT64_MAX : tool_now_ms () + GRACE_MS;
 }
 
 static void
@@ -256,7 +255,8 @@ s_check_time (ranks_t *self)
         tool_error ("run: %d ranks still run %d s later: SIGTERM", self->live,
                     GRACE_MS / 1000);
         s_enter (self, ASKED);
-    } else if (self->stage == ASKED) {
+    }
+    else if (self->stage == ASKED) {
         s_enter (self, KILLED);
     }
 }
@@ -265,8 +265,8 @@ static void
 s_take_signal (ranks_t *self)
 {
     struct signalfd_siginfo info;
-    while (read (self->signal_fd, &info, sizeof info)
-           == (ssize_t) sizeof info) {
+    while (read (self->signal_fd, &info, sizeof info) ==
+           (ssize_t) sizeof info) {
         if (info.ssi_signo == SIGCHLD)
             continue;
         if (self->stage != RUNNING) {
@@ -292,8 +292,8 @@ static void
 s_say_failed (const ranks_t *self, int r, pid_t pid)
 {
     int status = self->rank[r].status, node = s_node (self, r);
-    const char *name
-        = self->cluster ? cluster_node (self->cluster, node) : "this node";
+    const char *name =
+        self->cluster ? cluster_node (self->cluster, node) : "this node";
     if (WIFSIGNALED (status))
         tool_error ("run: rank %d (%s, pid %d) was killed by signal %d (%s)",
                     r, name, pid, WTERMSIG (status),
@@ -367,8 +367,8 @@ s_wait (ranks_t *self)
         s_poll_relay (self, self->rank[r].out, &n);
         s_poll_relay (self, self->rank[r].err, &n);
     }
-    int64_t until
-        = self->deadline < self->expiry ? self->deadline : self->expiry;
+    int64_t until =
+        self->deadline < self->expiry ? self->deadline : self->expiry;
     int64_t left = until - tool_now_ms ();
     int patience = until == INT64_MAX ? -1
                    : left < 0         ? 0

@@ -20,32 +20,45 @@
 #define JOB_MAX 63
 #define NO_PROGRAM 127  //  exit status, as shells have it
 
-static const char s_help[]
-    = "usage: tutti run -n RANKS [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
-      "Starts PROGRAM as RANKS ranks. A coordinator and the agents are\n"
-      "started on this machine, for this run only, unless TUTTI_AGENT names\n"
-      "an agent (or TUTTI_COORDINATOR is set: /run/tutti/agent.sock).\n"
-      "\n"
-      "  -n, --ranks N        ranks to start\n"
-      "      --nodes K        agents; rank r is on node r*K/N [1]\n"
-      "      --elastic MIN:MAX  go on while MIN ranks live\n"
-      "      --timeout SECONDS  then all are ended, status 124\n"
-      "      --label          every line of output begins with [rank]\n"
-      "      --job NAME       [run-PID-RANDOM]\n"
-      "      --keep           the cluster stays up until Ctrl-C\n"
-      "      --verbose        logs of the daemons on stderr\n"
-      "      --http ADDR:PORT of the status page [127.0.0.1, any port]\n"
-      "      --transport NAME between nodes: tcp, faulty:MODE:ARG [tcp]\n"
-      "      --channels N     per edge [the plan's]\n"
-      "      --netns LIST     network namespaces, one per node (root)\n"
-      "      --addresses LIST the nodes' addresses in them\n"
-      "\n"
-      "Exit status: of the first rank that failed, 128 + signal if it was\n"
-      "killed; the others are given 5 s, then SIGTERM, then SIGKILL. Nothing\n"
-      "is left running.\n";
+static const char s_help[] =
+    "usage: tutti run -n RANKS [OPTION]... [--] PROGRAM [ARGUMENT]...\n"
+    "Starts PROGRAM as RANKS ranks. A coordinator and the agents are\n"
+    "started on this machine, for this run only, unless TUTTI_AGENT names\n"
+    "an agent (or TUTTI_COORDINATOR is set: /run/tutti/agent.sock).\n"
+    "\n"
+    "  -n, --ranks N        ranks to start\n"
+    "      --nodes K        agents; rank r is on node r*K/N [1]\n"
+    "      --elastic MIN:MAX  go on while MIN ranks live\n"
+    "      --timeout SECONDS  then all are ended, status 124\n"
+    "      --label          every line of output begins with [rank]\n"
+    "      --job NAME       [run-PID-RANDOM]\n"
+    "      --keep           the cluster stays up until Ctrl-C\n"
+    "      --verbose        logs of the daemons on stderr\n"
+    "      --http ADDR:PORT of the status page [127.0.0.1, any port]\n"
+    "      --transport NAME between nodes: tcp, faulty:MODE:ARG [tcp]\n"
+    "      --channels N     per edge [the plan's]\n"
+    "      --netns LIST     network namespaces, one per node (root)\n"
+    "      --addresses LIST the nodes' addresses in them\n"
+    "\n"
+    "Exit status: of the first rank that failed, 128 + signal if it was\n"
+    "killed; the others are given 5 s, then SIGTERM, then SIGKILL. Nothing\n"
+    "is left running.\n";
 
-enum { NODES = 256, ELASTIC, TIMEOUT, LABEL, JOB, KEEP, VERBOSE, HTTP,
-       TRANSPORT, CHANNELS, NETNS, ADDRESSES, HELP };
+enum {
+    NODES = 256,
+    ELASTIC,
+    TIMEOUT,
+    LABEL,
+    JOB,
+    KEEP,
+    VERBOSE,
+    HTTP,
+    TRANSPORT,
+    CHANNELS,
+    NETNS,
+    ADDRESSES,
+    HELP
+};
 
 static const struct option s_options[] = {
     { "ranks", required_argument, NULL, 'n' },
@@ -67,9 +80,8 @@ static const struct option s_options[] = {
 
 //  ----------------------------------------------------------------- options
 
-//  "a,b,c" in place; ends with NULL.
-static bool
-s_list (const char *name, char *text, char ***list_p)
+bool
+tool_run_list (const char *name, char *text, char ***list_p)
 {
     static char *lists[2][NODES_MAX + 1];
     char **list = lists[strcmp (name, "--netns") == 0];
@@ -104,8 +116,7 @@ s_job (run_options_t *self, const char *value)
     self->job = value;
     if (*value && strlen (value) <= JOB_MAX &&
         value[strspn (value, "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-                             "abcdefghijklmnopqrstuvwxyz0123456789._-")]
-            == 0)
+                             "abcdefghijklmnopqrstuvwxyz0123456789._-")] == 0)
         return true;
     return tool_bad_value ("run", "--job", value,
                            "1 to 63 of letters, digits, '.', '_', '-'");
@@ -153,9 +164,9 @@ s_take (run_options_t *self, int option, char *value)
         self->cluster.channels = value;
         break;
     case NETNS:
-        return s_list ("--netns", value, &self->cluster.netns);
+        return tool_run_list ("--netns", value, &self->cluster.netns);
     default:
-        return s_list ("--addresses", value, &self->cluster.addresses);
+        return tool_run_list ("--addresses", value, &self->cluster.addresses);
     }
     return true;
 }
@@ -182,9 +193,9 @@ bool
 tool_run_check (run_options_t *options, const char *command)
 {
     cluster_options_t *c = &options->cluster;
-    if (s_outside () && (c->nodes > 1 || c->netns || c->addresses ||
-                         c->transport || c->channels || c->http ||
-                         options->keep)) {
+    if (s_outside () &&
+        (c->nodes > 1 || c->netns || c->addresses || c->transport ||
+         c->channels || c->http || options->keep)) {
         tool_error ("%s: --nodes, --transport, --channels, --http, --netns, "
                     "--addresses and --keep are for a private cluster, but "
                     "TUTTI_AGENT or TUTTI_COORDINATOR is set; unset it",
@@ -261,11 +272,11 @@ s_run_ranks (const run_options_t *options, const char *path, char **program,
 {
     char job[JOB_MAX + 1];
     s_name_job (options, job, sizeof job);
-    const char *url
-        = cluster ? cluster_url (cluster) : getenv ("TUTTI_STATUS_URL");
+    const char *url =
+        cluster ? cluster_url (cluster) : getenv ("TUTTI_STATUS_URL");
     tool_error ("job %s status %s", job, url ? url : "unknown");
-    ranks_t *ranks
-        = ranks_start (options, job, path, program, cluster, signal_fd);
+    ranks_t *ranks =
+        ranks_start (options, job, path, program, cluster, signal_fd);
     if (!ranks)
         return TOOL_FAILED;
     int status = ranks_watch (ranks);
@@ -309,8 +320,8 @@ tool_run_main (int argc, char **argv)
     run_options_t options = { .report = true };
     int option;
     opterr = 0;
-    while ((option = getopt_long (argc, argv, "+:n:h", s_options, NULL))
-           != -1) {
+    while ((option = getopt_long (argc, argv, "+:n:h", s_options, NULL)) !=
+           -1) {
         if (option == HELP || option == 'h') {
             fputs (s_help, stdout);
             return 0;

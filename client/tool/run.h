@@ -24,6 +24,11 @@ typedef struct run_options {
 int
 tool_run (const run_options_t *options, char **program);
 
+//  Cut TEXT, "a,b,c", in place: *list_p ends with NULL. NAME is "--netns" or
+//  "--addresses". False, and the reason on stderr, if it is no list.
+bool
+tool_run_list (const char *name, char *text, char ***list_p);
+
 //  False, and the reason on stderr, if the options contradict each other or
 //  the environment. COMMAND is named in the text. Fills in the nodes.
 bool

@@ -14,14 +14,14 @@
 #define BODY_MAX (64u << 20)
 #define HTTP_OK 200
 
-static const char s_help[]
-    = "usage: tutti status [OPTION]...\n"
-      "What the coordinator knows: nodes, jobs, ranks, stalls, stragglers.\n"
-      "\n"
-      "  --url URL   of the status page [TUTTI_STATUS_URL, else\n"
-      "              " DEFAULT_URL "]\n"
-      "  --json      the coordinator's own JSON\n"
-      "  --healthz   only whether it serves: exit status 0 or 1\n";
+static const char s_help[] =
+    "usage: tutti status [OPTION]...\n"
+    "What the coordinator knows: nodes, jobs, ranks, stalls, stragglers.\n"
+    "\n"
+    "  --url URL   of the status page [TUTTI_STATUS_URL, else\n"
+    "              " DEFAULT_URL "]\n"
+    "  --json      the coordinator's own JSON\n"
+    "  --healthz   only whether it serves: exit status 0 or 1\n";
 
 enum { URL = 256, JSON, HEALTHZ, HELP };
 
@@ -220,8 +220,7 @@ s_print (const query_t *query, const body_t *body)
                 : "");
     s_print_nodes (json_object_get (status, "nodes"));
     printf ("jobs: %zu\n", json_array_size (jobs));
-    json_array_foreach (jobs, i, job)
-        s_print_job (job);
+    json_array_foreach (jobs, i, job) s_print_job (job);
     json_decref (status);
     return 0;
 }
@@ -235,9 +234,11 @@ s_query (const query_t *query)
     bool ok = s_get (query->url, path, &body);
     if (ok && query->healthz) {
         result = 0;
-    } else if (ok && body.bytes && !query->json) {
+    }
+    else if (ok && body.bytes && !query->json) {
         result = s_print (query, &body);
-    } else if (ok && body.bytes) {
+    }
+    else if (ok && body.bytes) {
         bool ended = body.len > 0 && body.bytes[body.len - 1] == '\n';
         printf ("%s%s", body.bytes, ended ? "" : "\n");
         result = 0;

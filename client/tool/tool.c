@@ -79,8 +79,7 @@ tool_bad_option (const char *command, int found, char **argv,
                     optopt ? letter : word, command);
     else
         tool_error ("%s: no option %s; did you mean --%s? See tutti %s --help",
-                    command, word, tool_nearest (word + 2, names, n),
-                    command);
+                    command, word, tool_nearest (word + 2, names, n), command);
     return TOOL_USAGE;
 }
 

@@ -699,8 +699,26 @@ def test_metrics_lint_and_openmetrics(scene):
     assert 'tutti_ops_total{kind="allreduce"} 5' in text
 
 
+def test_metrics_table_is_true(scene):
+    coordinator, a = cast(scene, "n1")
+    a.beat(progress("j", 5, 1000))
+    coordinator.until(
+        lambda: coordinator.metric('tutti_ops_total{kind="allreduce"}') == 5)
+    text = coordinator.get("/metrics")[1]
+    served = set(re.findall(r"# TYPE (\S+) (\S+)", text))
+    with open(ROOT + "/deploy/METRICS.md") as file:
+        rows = re.findall(r"^\| `(\w+)` \| (\w+) \| (.*?) \|", file.read(),
+                          re.M)
+    assert served == {(name, kind) for name, kind, _ in rows}
+    for name, _, labels in rows:
+        shown = set(re.findall(r"[{,](\w+)=", "".join(
+            re.findall(r"^%s(?:_bucket)?(\{.*\}) " % name, text, re.M))))
+        assert shown == set(re.findall(r"`(\w+)`", labels)), name
+
+
 def test_http_is_read_only(scene):
     coordinator = scene(Coordinator(scene.path))
+    coordinator.until(lambda: coordinator.get("/readyz")[0] == 200)
     assert coordinator.get("/healthz") == (200, "ok\n")
     assert coordinator.get("/readyz") == (200, "ready\n")
     assert coordinator.get("/healthz", method="HEAD") == (200, "")

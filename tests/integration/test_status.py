@@ -91,7 +91,7 @@ def test_metrics(job):
 
 def test_tool(job):
     shown = run([TUTTI, 'status', '--url', job])
-    assert shown.status == 0 and 'job seen' in shown.out, shown
+    assert shown.status == 0 and 'seen' in shown.out, shown
     assert run([TUTTI, 'status', '--url', job, '--healthz']).status == 0
     gone = run([TUTTI, 'status', '--url', 'http://127.0.0.1:9'])
     assert gone.status != 0 and '--url' in gone.err, gone

@@ -1,4 +1,4 @@
-//  tests/unit/test_node.c - coordinator/node.c and ring.c, with a clock of ours
+//  tests/unit/test_node.c - coordinator/node.c and ring.c, by a clock of ours
 
 #include "coordinator/node.h"
 #include "coordinator/ring.h"
