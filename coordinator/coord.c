@@ -317,6 +317,7 @@ s_timers (tc_coord_t *self)
     for (size_t i = 0; i < self->n_nodes; i++)
         if (self->now_ms >= tc_node_deadline (self->nodes[i]->node))
             tc_coord_expire (self, self->nodes[i]);
+    tc_coord_rivals (self);
     for (size_t i = 0; i < self->n_jobs; i++)
         tc_job_tick (self->jobs[i], self->now_ms);
     if (self->dirty && self->now_ms >= self->publish_ms)
@@ -335,14 +336,62 @@ s_late (tc_coord_t *self, int64_t late_ms)
         tc_log ("late", "ms=%lld", (long long) late_ms);
 }
 
-static void
-s_loop (tc_coord_t *self, volatile sig_atomic_t *stop)
+tutti_err_t
+tc_coord_new (tc_coord_t **self_p, const tc_coord_options_t *options,
+              tc_wire_t *wire, tc_http_t *http, tc_store_t *store)
+{
+    tc_coord_t *self = calloc (1, sizeof *self);
+    if (!self)
+        return TUTTI_ENOMEM;
+    self->options = *options;
+    self->wire = wire;
+    self->http = http;
+    self->store = store;
+    self->epoch = options->epoch;
+    self->reserved = options->epoch + TC_STORE_EPOCHS;
+    self->context =
+        (tc_job_context_t){ self, s_job_send, s_new_epoch, s_record };
+    self->by_name = zhashx_new ();
+    self->by_peer = zhashx_new ();
+    self->garbled = zhashx_new ();
+    self->now_ms = s_clock_ms ();
+    if (tc_tally_new (&self->tally)) {
+        tc_coord_destroy (&self);
+        return TUTTI_ENOMEM;
+    }
+    s_publish (self);
+    *self_p = self;
+    return TUTTI_OK;
+}
+
+void
+tc_coord_destroy (tc_coord_t **self_p)
+{
+    tc_coord_t *self = *self_p;
+    if (!self)
+        return;
+    while (self->n_nodes > 0)
+        tc_coord_forget (self, self->nodes[0]);
+    for (size_t i = 0; i < TC_RIVALS; i++)
+        tp_msg_free (&self->rivals[i].hello);
+    for (size_t i = 0; i < self->n_jobs; i++)
+        tc_job_destroy (&self->jobs[i]);
+    zhashx_destroy ((zhashx_t **) &self->by_name);
+    zhashx_destroy ((zhashx_t **) &self->by_peer);
+    zhashx_destroy ((zhashx_t **) &self->garbled);
+    tc_tally_destroy (&self->tally);
+    free (self->nodes);
+    free (self->jobs);
+    free (self);
+    *self_p = NULL;
+}
+
+void
+tc_coord_run (tc_coord_t *self, volatile sig_atomic_t *stop)
 {
     char text[TP_TEXT_MAX];
     tc_peer_t peer;
     Tutti__Envelope *e;
-    self->now_ms = s_clock_ms ();
-    s_publish (self);
     int64_t turn_ms = s_clock_ms ();
     while (!*stop) {
         tutti_err_t err =
@@ -363,45 +412,4 @@ s_loop (tc_coord_t *self, volatile sig_atomic_t *stop)
         }
         s_timers (self);
     }
-}
-
-static void
-s_destroy (tc_coord_t *self)
-{
-    while (self->n_nodes > 0)
-        tc_coord_forget (self, self->nodes[0]);
-    for (size_t i = 0; i < self->n_jobs; i++)
-        tc_job_destroy (&self->jobs[i]);
-    zhashx_destroy ((zhashx_t **) &self->by_name);
-    zhashx_destroy ((zhashx_t **) &self->by_peer);
-    zhashx_destroy ((zhashx_t **) &self->garbled);
-    tc_tally_destroy (&self->tally);
-    free (self->nodes);
-    free (self->jobs);
-    free (self);
-}
-
-tutti_err_t
-tc_coord_run (const tc_coord_options_t *options, tc_wire_t *wire,
-              tc_http_t *http, tc_store_t *store, volatile sig_atomic_t *stop)
-{
-    tc_coord_t *self = calloc (1, sizeof *self);
-    if (!self)
-        return TUTTI_ENOMEM;
-    self->options = *options;
-    self->wire = wire;
-    self->http = http;
-    self->store = store;
-    self->epoch = options->epoch;
-    self->reserved = options->epoch + TC_STORE_EPOCHS;
-    self->context =
-        (tc_job_context_t){ self, s_job_send, s_new_epoch, s_record };
-    self->by_name = zhashx_new ();
-    self->by_peer = zhashx_new ();
-    self->garbled = zhashx_new ();
-    tutti_err_t err = tc_tally_new (&self->tally);
-    if (!err)
-        s_loop (self, stop);
-    s_destroy (self);
-    return err;
 }

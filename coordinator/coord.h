@@ -17,6 +17,7 @@
 #include <signal.h>
 
 #define TC_HISTORY 64  //  ended jobs that are still shown
+#define TC_RIVALS 16   //  undecided at a time
 #define TC_BODIES 32   //  more than there are kinds of messages
 
 typedef struct tc_coord_options {
@@ -33,6 +34,14 @@ typedef struct tc_entry {
     tc_peer_t peer;
 } tc_entry_t;
 
+//  A HELLO with a name that is taken: decided when the connection of the
+//  first, if that has just died, has had time to break.
+typedef struct tc_rival {
+    tc_peer_t peer;
+    Tutti__Envelope *hello;  //  ours; NULL: a free place
+    int64_t due_ms;
+} tc_rival_t;
+
 //  Owned by the thread of tc_coord_run; the status page reads it.
 typedef struct tc_coord {
     tc_coord_options_t options;
@@ -46,17 +55,24 @@ typedef struct tc_coord {
     size_t n_nodes;
     void *by_name, *by_peer;  //  zhashx_t of entries; the latter live only
     void *garbled;            //  zhashx_t: peers whose garbage was logged
-    tc_job_t **jobs;          //  oldest first; of one name the last counts
+    tc_rival_t rivals[TC_RIVALS];
+    tc_job_t **jobs;  //  oldest first; of one name the last counts
     size_t n_jobs;
     uint64_t messages[TC_BODIES], garbage;
     int64_t now_ms, publish_ms;
     bool dirty;
 } tc_coord_t;
 
-//  Run until *STOP. WIRE, HTTP and STORE (or NULL) are the caller's.
-//  TUTTI_ENOMEM.
+//  Get ready, with a first page for HTTP. WIRE, HTTP and STORE (or NULL) stay
+//  the caller's and must live as long. TUTTI_ENOMEM.
 tutti_err_t
-tc_coord_run (const tc_coord_options_t *options, tc_wire_t *wire,
-              tc_http_t *http, tc_store_t *store, volatile sig_atomic_t *stop);
+tc_coord_new (tc_coord_t **self_p, const tc_coord_options_t *options,
+              tc_wire_t *wire, tc_http_t *http, tc_store_t *store);
+void
+tc_coord_destroy (tc_coord_t **self_p);
+
+//  Serve until *STOP.
+void
+tc_coord_run (tc_coord_t *self, volatile sig_atomic_t *stop);
 
 #endif

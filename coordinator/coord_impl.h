@@ -38,6 +38,10 @@ void
 tc_coord_hello (tc_coord_t *self, const tc_peer_t *peer,
                 const Tutti__Envelope *envelope);
 
+//  Decide about the HELLOs whose time has come.
+void
+tc_coord_rivals (tc_coord_t *self);
+
 //  The deadline of a node has passed.
 void
 tc_coord_expire (tc_coord_t *self, tc_entry_t *entry);

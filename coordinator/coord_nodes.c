@@ -13,6 +13,7 @@
 #include <string.h>
 
 #define NODES_MAX 16384
+#define RIVAL_MS 100  //  for a broken connection to be noticed
 #define LOST_MAX 256  //  lost nodes that are still shown
 
 //  A routing id as a string, for tables and logs.
@@ -172,9 +173,27 @@ s_replace_node (tc_coord_t *self, const tc_peer_t *peer, tc_entry_t *entry,
     s_add_node (self, peer, e->hello);
 }
 
-void
-tc_coord_hello (tc_coord_t *self, const tc_peer_t *peer,
-                const Tutti__Envelope *e)
+//  Keep a copy of the HELLO for later; false if there is no place.
+static bool
+s_defer (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Envelope *e)
+{
+    uint8_t *bytes;
+    size_t len;
+    tc_rival_t *rival = self->rivals;
+    while (rival < self->rivals + TC_RIVALS && rival->hello)
+        rival++;
+    if (rival == self->rivals + TC_RIVALS || tp_msg_pack (e, &bytes, &len))
+        return false;
+    tutti_err_t err = tp_msg_unpack (bytes, len, &rival->hello, NULL);
+    free (bytes);
+    rival->peer = *peer;
+    rival->due_ms = self->now_ms + RIVAL_MS;
+    return err == TUTTI_OK;
+}
+
+static void
+s_decide (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Envelope *e,
+          bool at_last)
 {
     tc_entry_t *entry = zhashx_lookup (self->by_name, e->hello->node);
     tc_entry_t *known = tc_coord_peer (self, peer);
@@ -193,13 +212,34 @@ tc_coord_hello (tc_coord_t *self, const tc_peer_t *peer,
     //  connection is still there.
     if (entry && tc_node_state (entry->node) == TC_NODE_READY &&
         s_welcome (self, &entry->peer)) {
-        s_refuse_node (self, peer, entry, e->hello);
+        if (at_last || !s_defer (self, peer, e))
+            s_refuse_node (self, peer, entry, e->hello);
         return;
     }
     if (entry)
         s_replace_node (self, peer, entry, e);
     else
         s_add_node (self, peer, e->hello);
+}
+
+void
+tc_coord_hello (tc_coord_t *self, const tc_peer_t *peer,
+                const Tutti__Envelope *e)
+{
+    s_decide (self, peer, e, false);
+}
+
+void
+tc_coord_rivals (tc_coord_t *self)
+{
+    for (size_t i = 0; i < TC_RIVALS; i++) {
+        tc_rival_t *rival = &self->rivals[i];
+        if (!rival->hello || self->now_ms < rival->due_ms)
+            continue;
+        s_decide (self, &rival->peer, rival->hello, true);
+        tp_msg_free (&rival->hello);
+        self->dirty = true;
+    }
 }
 
 void

@@ -201,6 +201,7 @@ s_serve (options_t *o)
     tc_wire_t *wire = NULL;
     tc_http_t *http = NULL;
     tc_store_t *store = NULL;
+    tc_coord_t *coord = NULL;
     tc_coord_options_t *c = &o->coord;
     randombytes_buf (&c->incarnation, sizeof c->incarnation);
     c->incarnation |= 1;
@@ -213,6 +214,8 @@ s_serve (options_t *o)
         err = tc_http_open (&http, o->http, text);
     if (!err)
         err = tc_wire_open (&wire, o->bind, o->keys, text);
+    if (!err)
+        err = tc_coord_new (&coord, c, wire, http, store);
     s_mask_signals (SIG_UNBLOCK);
     if (!err) {
         printf ("ready control=%s http=%s key=%s\n", tc_wire_endpoint (wire),
@@ -221,8 +224,9 @@ s_serve (options_t *o)
         if (c->insecure)
             tc_log ("insecure", "text=\"anybody who reaches %s may join\"",
                     tc_wire_endpoint (wire));
-        err = tc_coord_run (c, wire, http, store, &s_stop);
+        tc_coord_run (coord, &s_stop);
     }
+    tc_coord_destroy (&coord);
     tc_wire_close (&wire);
     tc_http_close (&http);
     tc_store_close (&store);

@@ -18,9 +18,9 @@
 
 typedef struct ranks ranks_t;
 
-//  Start all ranks: PATH with the arguments PROGRAM. CLUSTER may be NULL: somebody else's agent.
-//  SIGNAL_FD is a signalfd of SIGCHLD and the signals to end. NULL: the reason
-//  is on stderr and nothing is left running.
+//  Start all ranks: the program at PATH with the arguments PROGRAM. CLUSTER
+//  NULL: somebody else's agent. SIGNAL_FD is a signalfd of SIGCHLD and the
+//  signals to end. NULL: the reason is on stderr and nothing is left running.
 ranks_t *
 ranks_start (const run_options_t *options, const char *job, const char *path,
              char **program, cluster_t *cluster, int signal_fd);

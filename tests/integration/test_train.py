@@ -1,6 +1,7 @@
 """tests/integration/test_train.py - training: same losses, every mode"""
 
 import os
+import re
 
 import pytest
 
@@ -34,6 +35,19 @@ def test_normal_mode_is_close(tmp_path):
     one = losses(tmp_path, 'one', 1, 1, '--shards', '4', '--steps', '50')
     assert max(abs(a - b) for a, b in zip(four, one)) < 1e-5
     assert four[-1] < four[0] / 2  # it learns
+
+
+def test_final_accuracy():
+    """4 ranks on 2 nodes and 1 rank with 4 shards end within a point."""
+    accuracy = []
+    for ranks, nodes, more in ((4, 2, []), (1, 1, ['--shards', '4'])):
+        result = tutti_run(ranks, nodes, [TRAIN, '--epochs', '4', *more],
+                           timeout=120)
+        assert result.status == 0, result
+        accuracy.append(float(re.search(r'result accuracy=([\d.]+)',
+                                        result.out).group(1)))
+    assert min(accuracy) > 0.83, accuracy
+    assert abs(accuracy[0] - accuracy[1]) < 0.01, accuracy
 
 
 @pytest.mark.parametrize('options', [('--mode', 'async'), ('--sharded',),
