@@ -1,4 +1,47 @@
 //  client/tutti.h - collectives for programs on many nodes: the public API
+//
+//  A program calls tutti_init, then collectives on the communicator that it
+//  got, then tutti_finalize. All ranks of a communicator call the same
+//  collectives in the same order, as with NCCL and MPI; a call that differs
+//  is found before data moves and every rank gets TUTTI_EMISMATCH with both
+//  sides in tutti_last_error ().
+//
+//  For users of NCCL      tutti_comm_t is ncclComm_t, born from the
+//                         environment instead of a unique id; a call without
+//                         _async has finished when it returns; in place is as
+//                         in NCCL (below); there is no group call for one op
+//  For users of MPI       a request must be waited for, but progress does not
+//                         need it: the agent moves the bytes
+//  For users of torch     NAME_async is async_op=True, tutti_wait is wait ()
+//
+//  Memory. Buffers from tutti_mem_alloc are used where they are. Any other
+//  memory works too and is copied through a staging area inside the program's
+//  own calls: an asynchronous op on it goes on, and finishes, only inside
+//  tutti calls. From an asynchronous call until its wait, input and output
+//  belong to the op: neither is read nor written. An op is done when the
+//  output is ready and no peer will read the input again.
+//
+//  In place. allreduce: send == recv. allgather: send == recv + own offset.
+//  reduce_scatter: recv == send + own offset. TUTTI_IN_PLACE as the input says
+//  the same. Any other overlap is TUTTI_EINVAL, always.
+//
+//  Arithmetic. Within a node inputs are added along the balanced binary tree
+//  over rank numbers, in float32 for 16-bit floats, rounded once. Between
+//  nodes partial sums travel in the op's type, or in float32 with `wide` and
+//  `reproducible`. All ranks get the same bits. With `reproducible` they do
+//  not depend on nodes, ring order or algorithm either. Integers wrap; AVG is
+//  the sum, then one division (integers: towards zero); MIN and MAX: NaN wins,
+//  -0 < +0.
+//
+//  Errors. Every call returns a tutti_err_t; tutti_err_scope says what is
+//  dead. tutti_last_error is one sentence: who, what, where, what to do. The
+//  library prints nothing, makes no thread, installs no signal handler and
+//  never ends the program.
+//
+//  Threads. One thread at a time submits on a communicator; wait, test and
+//  progress may be called from any thread. Several ranks may live in one
+//  process, each with its own tutti_init. A child made by fork gets
+//  TUTTI_ESTATE from every call.
 
 #ifndef TUTTI_H
 #define TUTTI_H
@@ -68,88 +111,149 @@ typedef struct tutti_call {              /* = TUTTI_CALL_INIT */
 #define TUTTI_CALL_INIT { sizeof (tutti_call_t), 0, 0, 0, 0, 0, 0, 1.0, 0.0, 0, 0 }
 typedef struct tutti_state { const char *name; void *ptr; size_t bytes; } tutti_state_t;
 
+//  ------------------------------------------------------------------ errors
+
+//  "TUTTI_EINVAL"; "invalid argument". Never NULL.
 const char *tutti_err_name (tutti_err_t err);
 const char *tutti_err_text (tutti_err_t err);
-int         tutti_err_scope (tutti_err_t err);       /* 0 call, 1 operation, 2 communicator, 3 session */
-const char *tutti_last_error (void);                 /* valid until this thread's next tutti call */
-const char *tutti_version (void);                    /* "MAJOR.MINOR.PATCH" */
 
-tutti_err_t tutti_init (const tutti_config_t *config, tutti_comm_t **world_p);   /* config NULL: all from the environment */
-tutti_err_t tutti_finalize (tutti_comm_t **world_p);                             /* local, bounded; closes derived comms, frees memory; NULL is fine */
-int         tutti_comm_rank (const tutti_comm_t *comm);                          /* or a negative tutti_err_t */
+//  0 call, 1 operation, 2 communicator, 3 session (TUTTI_SCOPE_*).
+int         tutti_err_scope (tutti_err_t err);
+
+//  The sentence about this thread's last error; valid until its next call.
+const char *tutti_last_error (void);
+
+//  "MAJOR.MINOR.PATCH" of the library.
+const char *tutti_version (void);
+
+//  ------------------------------------------------- sessions, communicators
+
+//  Join the job and wait until all its ranks are there, at most
+//  config->join_timeout_ms. CONFIG NULL: everything from the environment. Each
+//  field that is not set comes from TUTTI_*, else from torchrun, Open MPI,
+//  MPICH, Slurm, in this order. TUTTI_EAGENTLOST: no agent at the socket;
+//  EJOIN: rank missing, taken twice, or options that differ; EINVAL; EVERSION.
+tutti_err_t tutti_init (const tutti_config_t *config, tutti_comm_t **world_p);
+
+//  Leave. Local and bounded: waits for no peer. Closes derived comms, frees
+//  memory of tutti_mem_alloc, sets *world_p to NULL; NULL is fine.
+tutti_err_t tutti_finalize (tutti_comm_t **world_p);
+
+//  Own rank, number of ranks, version of the membership; or a negative
+//  tutti_err_t.
+int         tutti_comm_rank (const tutti_comm_t *comm);
 int         tutti_comm_size (const tutti_comm_t *comm);
 int64_t     tutti_comm_epoch (const tutti_comm_t *comm);
-tutti_err_t tutti_comm_error (const tutti_comm_t *comm);                         /* first fatal error, or OK; never blocks */
-tutti_err_t tutti_comm_split (tutti_comm_t *comm, int color, int key, tutti_comm_t **new_p);   /* color < 0: *new_p = NULL */
-tutti_err_t tutti_comm_dup (tutti_comm_t *comm, tutti_comm_t **new_p);
-tutti_err_t tutti_comm_create (tutti_comm_t *comm, const int *ranks, int n, tutti_comm_t **new_p);   /* called by the listed ranks only */
-tutti_err_t tutti_comm_close (tutti_comm_t **comm_p);                            /* local, bounded */
-tutti_err_t tutti_comm_abort (tutti_comm_t *comm, int code, const char *text);
-tutti_err_t tutti_comm_repair (tutti_comm_t *comm, const tutti_repair_t *repair, int *new_size_p);
-tutti_err_t tutti_comm_stats (tutti_comm_t *comm, tutti_stats_t *stats);
-typedef struct tutti_change { size_t struct_size; int any, joining, leaving, i_leave; } tutti_change_t;
-#define TUTTI_CHANGE_INIT { sizeof (tutti_change_t), 0, 0, 0, 0 }
-tutti_err_t tutti_step (tutti_comm_t *comm, tutti_change_t *change);             /* end of a training step. change NULL: local, never waits. change given: an op of the comm that all ranks call, the same answer on every rank */
-tutti_err_t tutti_pause (tutti_comm_t *comm, const char *reason, int max_ms);    /* a checkpoint, an evaluation: neither stall nor straggler; the others' deadlines move */
-tutti_err_t tutti_resume (tutti_comm_t *comm);
-tutti_err_t tutti_comm_leave (tutti_comm_t *comm);                               /* announces: this rank goes at the step that tutti_step names to all */
-tutti_err_t tutti_join (tutti_comm_t *comm, int *last_rank_p);                   /* no more data here: take part with the identity until all have joined */
-tutti_err_t tutti_state_sync (tutti_comm_t *comm, const tutti_state_t *states, size_t n, int from_rank);   /* -1: the majority's */
 
-tutti_err_t tutti_mem_alloc (tutti_comm_t *comm, size_t bytes, tutti_space_t space, void **ptr_p);   /* page aligned; of the session: good for all its comms */
+//  The error that has ended the comm, or TUTTI_OK. Never blocks.
+tutti_err_t tutti_comm_error (const tutti_comm_t *comm);
+
+//  Collective: ranks with the same color make a new comm, ordered by key, then
+//  by rank. color < 0 (TUTTI_NO_COLOR): *new_p = NULL.
+tutti_err_t tutti_comm_split (tutti_comm_t *comm, int color, int key, tutti_comm_t **new_p);
+
+//  Collective: the same ranks in the same order, with a sequence of its own.
+tutti_err_t tutti_comm_dup (tutti_comm_t *comm, tutti_comm_t **new_p);
+
+//  Local, bounded. Open requests become stale. The world is closed by
+//  tutti_finalize.
+tutti_err_t tutti_comm_close (tutti_comm_t **comm_p);
+
+//  End the comm for all ranks: their pending and later calls return
+//  TUTTI_EABORTED with this rank, CODE and TEXT. Local: waits for nobody.
+tutti_err_t tutti_comm_abort (tutti_comm_t *comm, int code, const char *text);
+
+//  What this rank has done on the comm, and its node for the job. STATS begins
+//  as TUTTI_STATS_INIT. Fields of this version: ops, bytes, wait_us, move_us
+//  and all from wire_bytes on.
+tutti_err_t tutti_comm_stats (tutti_comm_t *comm, tutti_stats_t *stats);
+
+//  ------------------------------------------------------------------ memory
+
+//  Page-aligned, zeroed memory that the agent shares: ops on it copy nothing.
+//  Good for all comms of the session, freed at the latest by tutti_finalize. A
+//  child made by fork shares its pages. TUTTI_ENOTSUP for TUTTI_DEVICE.
+tutti_err_t tutti_mem_alloc (tutti_comm_t *comm, size_t bytes, tutti_space_t space, void **ptr_p);
 tutti_err_t tutti_mem_free (tutti_comm_t *comm, void *ptr);
+
+//  How ops would use the memory at PTR. INFO begins as TUTTI_MEM_INFO_INIT.
 typedef struct tutti_mem_info { size_t struct_size, bytes, page_bytes; tutti_space_t space; const char *path; } tutti_mem_info_t;
 #define TUTTI_MEM_INFO_INIT { .struct_size = sizeof (tutti_mem_info_t) }
 tutti_err_t tutti_mem_info (tutti_comm_t *comm, const void *ptr, tutti_mem_info_t *info);
-tutti_err_t tutti_mem_register (tutti_comm_t *comm, void *ptr, size_t bytes);
-tutti_err_t tutti_mem_deregister (tutti_comm_t *comm, void *ptr);
 
-/* NAME_async (same arguments, const tutti_call_t *call, tutti_request_t **request_p): call may be NULL. Bad arguments fail at once and leave
-   *request_p alone; everything later is the result of the wait. request_p may be NULL only with a callback or a stream. */
+//  ------------------------------------------------------------- collectives
+//
+//  Each call exists twice. NAME blocks. NAME_async takes the same arguments,
+//  then const tutti_call_t *call (NULL: defaults) and tutti_request_t
+//  **request_p, and returns at once. Bad arguments fail at once and leave
+//  request_p alone; everything later is the result of the wait. request_p may
+//  be NULL only with a callback. A count of 0 is legal everywhere.
+//
+//  A callback runs exactly once per op, whether it went well or not, inside a
+//  tutti call (wait, test, progress) on that comm, on the thread that made the
+//  call, with no lock held; it may start new ops, but not wait for them. With
+//  a request, wait or test releases it after the callback.
+
 #define TUTTI_COLL(name, ...) \
     tutti_err_t tutti_##name (__VA_ARGS__, tutti_comm_t *comm); \
     tutti_err_t tutti_##name##_async (__VA_ARGS__, tutti_comm_t *comm, const tutti_call_t *call, tutti_request_t **request_p)
+
+//  Every rank gets the reduction of all inputs, COUNT elements.
 TUTTI_COLL (allreduce, const void *send, void *recv, size_t count, tutti_dtype_t dtype, tutti_op_t op);
+
+//  Every rank gets the inputs of all, SEND_COUNT elements each, in the order
+//  of the ranks: recv has size * send_count elements.
 TUTTI_COLL (allgather, const void *send, void *recv, size_t send_count, tutti_dtype_t dtype);
-TUTTI_COLL (allgatherv, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *displs, tutti_dtype_t dtype);
+
+//  Rank r gets block r of the reduction: send has size * recv_count elements.
+//  reduce_scatter followed by allgather is allreduce.
 TUTTI_COLL (reduce_scatter, const void *send, void *recv, size_t recv_count, tutti_dtype_t dtype, tutti_op_t op);
-TUTTI_COLL (reduce_scatterv, const void *send, void *recv, const size_t *counts, tutti_dtype_t dtype, tutti_op_t op);
+
+//  BUF of rank ROOT goes to BUF of all others.
 TUTTI_COLL (broadcast, void *buf, size_t count, tutti_dtype_t dtype, int root);
-TUTTI_COLL (reduce, const void *send, void *recv, size_t count, tutti_dtype_t dtype, tutti_op_t op, int root);
-TUTTI_COLL (gather, const void *send, void *recv, size_t send_count, tutti_dtype_t dtype, int root);
-TUTTI_COLL (gatherv, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *displs, tutti_dtype_t dtype, int root);
-TUTTI_COLL (scatter, const void *send, void *recv, size_t recv_count, tutti_dtype_t dtype, int root);
-TUTTI_COLL (scatterv, const void *send, const size_t *counts, const size_t *displs, void *recv, size_t recv_count, tutti_dtype_t dtype, int root);
-TUTTI_COLL (alltoall, const void *send, void *recv, size_t count_per_peer, tutti_dtype_t dtype);
-TUTTI_COLL (alltoallv, const void *send, const size_t *send_counts, const size_t *send_displs, void *recv, const size_t *recv_counts, const size_t *recv_displs, tutti_dtype_t dtype);
-TUTTI_COLL (send, const void *buf, size_t count, tutti_dtype_t dtype, int peer, uint32_t tag);   /* numbered per (from, to, tag), not in the comm's seq */
-TUTTI_COLL (recv, void *buf, size_t count, tutti_dtype_t dtype, int peer, uint32_t tag);         /* longer message: ETRUNC; shorter: info.recv_count */
+
+//  Nobody leaves before all have come.
 tutti_err_t tutti_barrier (tutti_comm_t *comm);
 tutti_err_t tutti_barrier_async (tutti_comm_t *comm, const tutti_call_t *call, tutti_request_t **request_p);
 
-typedef struct tutti_shared tutti_shared_t;                                        /* issue 9 */
-typedef struct tutti_shared_options {
-    size_t struct_size;
-    const char *rule;                    /* "sgd", "momentum", "adam" */
-    double rate, beta1, beta2, epsilon, clip, lambda;
-    int adaptive, staleness, replicas;   /* staleness 0: synchronous; replicas 1 or 2 */
-} tutti_shared_options_t;
-tutti_err_t tutti_shared_open (tutti_comm_t *comm, const char *name, size_t count, tutti_dtype_t dtype, const tutti_shared_options_t *options, tutti_shared_t **shared_p);
-tutti_err_t tutti_shared_push (tutti_shared_t *shared, const void *grad, uint64_t read_version, const tutti_call_t *call, tutti_request_t **request_p);
-tutti_err_t tutti_shared_pull (tutti_shared_t *shared, void *params, uint64_t *version_p, const tutti_call_t *call, tutti_request_t **request_p);
-tutti_err_t tutti_shared_close (tutti_shared_t **shared_p);
+//  ---------------------------------------------------------------- requests
+//
+//  result of wait     the op       *request_p   buffers      other ranks
+//  OK                 done         NULL         mine         done, or about to
+//  EAGAIN             going on     kept         the op's     not affected
+//  ETIMEDOUT          ended        NULL         mine, output undefined; the
+//                                               comm is dead on every rank
+//  EPEERLOST, EABORTED, EMISMATCH  as ETIMEDOUT, naming the same rank
+//  EAGENTLOST         unknown      NULL         mine (the agent is gone)
+//  EHANDLE            -            untouched    -            -
 
-tutti_err_t tutti_wait (tutti_request_t **request_p, int timeout_ms);    /* -1: until the op's deadline. Finished, well or not: freed, *request_p = NULL, the op's
-                                                                            result returned. Time is up: TUTTI_EAGAIN, the request lives. *request_p NULL: OK */
-tutti_err_t tutti_test (tutti_request_t **request_p, int *done_p);       /* done: as wait; not done: OK */
-tutti_err_t tutti_wait_all (tutti_request_t **requests, size_t n, int timeout_ms);                     /* all are waited for; first error by index */
-tutti_err_t tutti_wait_any (tutti_request_t **requests, size_t n, int timeout_ms, size_t *index_p);    /* NULL entries skipped; none left: *index_p = n */
-tutti_err_t tutti_request_cancel (tutti_request_t **request_p, int timeout_ms);
+//  Block until the op is done, at most TIMEOUT_MS (TUTTI_FOREVER: until the
+//  op's own deadline). Finished, well or not: freed, *request_p = NULL, the
+//  op's result is returned. Time is up: TUTTI_EAGAIN. *request_p NULL: OK.
+tutti_err_t tutti_wait (tutti_request_t **request_p, int timeout_ms);
+
+//  Never blocks. *done_p = 1: as wait; 0: not done, TUTTI_OK.
+tutti_err_t tutti_test (tutti_request_t **request_p, int *done_p);
+
+//  All are waited for; the first error by index is returned.
+tutti_err_t tutti_wait_all (tutti_request_t **requests, size_t n, int timeout_ms);
+
+//  *index_p is one that finished. NULL entries are skipped; none left:
+//  *index_p = n.
+tutti_err_t tutti_wait_any (tutti_request_t **requests, size_t n, int timeout_ms, size_t *index_p);
+
+//  About an op in flight. INFO begins as TUTTI_REQUEST_INFO_INIT.
 tutti_err_t tutti_request_info (tutti_request_t *request, tutti_request_info_t *info);
-tutti_err_t tutti_progress (tutti_comm_t *comm, int timeout_ms, int *events_p);   /* copies and callbacks; any thread: the place for a thread of the program's own */
-tutti_err_t tutti_comm_fd (tutti_comm_t *comm, int *fd_p);                         /* readable when tutti_progress has something to do */
-tutti_err_t tutti_batch_begin (tutti_comm_t *comm);
-tutti_err_t tutti_batch_end (tutti_comm_t *comm);                                  /* blocking calls between: TUTTI_ESTATE */
+
+//  Do the copies and callbacks that are due; wait at most TIMEOUT_MS for some
+//  (0: never). *events_p, if not NULL: callbacks that ran. From any thread,
+//  also while another one submits.
+tutti_err_t tutti_progress (tutti_comm_t *comm, int timeout_ms, int *events_p);
+
+//  A descriptor for poll, epoll, libuv, asyncio: readable when tutti_progress
+//  may have something to do. It stays the library's.
+tutti_err_t tutti_comm_fd (tutti_comm_t *comm, int *fd_p);
+
 #ifdef __cplusplus
 }
 #endif

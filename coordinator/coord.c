@@ -302,18 +302,20 @@ s_garbage (tc_coord_t *self, const tc_peer_t *peer, tutti_err_t err,
 static void
 s_publish (tc_coord_t *self)
 {
+    int64_t start_ms = s_clock_ms ();
     tc_pages_t pages = tc_status_pages (self);
     tc_http_publish (self->http, &pages);
     int64_t end_ms = s_clock_ms ();
-    int64_t pause = (end_ms - self->now_ms) * PUBLISH_SHARE;
+    int64_t pause = (end_ms - start_ms) * PUBLISH_SHARE;
     self->publish_ms = end_ms + (pause > PUBLISH_MS ? pause : PUBLISH_MS);
     self->dirty = false;
 }
 
+//  By the clock of the turn: were it read again, a sleep since then would
+//  look like the silence of others.
 static void
 s_timers (tc_coord_t *self)
 {
-    self->now_ms = s_clock_ms ();
     for (size_t i = 0; i < self->n_nodes; i++)
         if (self->now_ms >= tc_node_deadline (self->nodes[i]->node))
             tc_coord_expire (self, self->nodes[i]);

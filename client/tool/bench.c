@@ -72,17 +72,24 @@ s_memory (const bench_t *self, size_t bytes)
     return memory;
 }
 
-//  False: the reason is on rank 0's stderr.
+//  Why so many ranks cannot do it; NULL: they can.
+static const char *
+s_objection (const bench_options_t *o, int ranks)
+{
+    if (o->kind == TP_BROADCAST && o->root >= ranks)
+        return "--root is no rank of this job";
+    if (o->check && !bench_data_ok (o, ranks))
+        return "the average of so many ranks is not exact in this type; "
+               "use -c 0, or a wider type";
+    return NULL;
+}
+
+//  False: the reason is on stderr.
 static bool
 s_prepare (bench_t *self)
 {
     const bench_options_t *o = self->options;
-    const char *why = NULL;
-    if (o->kind == TP_BROADCAST && o->root >= self->size)
-        why = "--root is no rank of this job";
-    else if (o->check && !bench_data_ok (o, self->size))
-        why = "the average of so many ranks is not exact in this type; "
-              "use -c 0, or a wider type";
+    const char *why = s_objection (o, self->size);
     if (why) {
         if (self->rank == 0)
             tool_error ("bench: %s", why);
@@ -169,7 +176,10 @@ s_launch (const bench_options_t *options, int argc, char **argv)
         run.cluster.transport = CORRUPT;
         run.cluster.nodes = options->nodes ? options->nodes : 2;
     }
-    if (!tool_run_check (&run, "bench"))
+    const char *why = s_objection (options, run.ranks);
+    if (why)
+        tool_error ("bench: %s", why);
+    if (why || !tool_run_check (&run, "bench"))
         return TOOL_USAGE;
     char self[PATH_MAX];
     ssize_t len = readlink ("/proc/self/exe", self, sizeof self - 1);

@@ -3,6 +3,7 @@
 #include "client/tool/bench.h"
 #include "client/tool/run.h"
 #include "client/tool/tool.h"
+#include "protocol/schedule.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -226,7 +227,9 @@ s_take (bench_options_t *self, int option, char *value)
         return s_number ("--root", value, 0, RANKS_MAX - 1, &self->root);
     case ALGORITHM:
         self->algorithm = value;
-        return true;
+        return tp_algorithm_value (value) >= 0 ||
+               s_bad ("--algorithm", value,
+                      "star ring doubling halving tree direct");
     case ASYNC:
         self->async = true;
         return true;
