@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
+#include <time.h>
 #include <unistd.h>
 
 //  Rounds without work before sleeping, giving the core away in each. A
@@ -258,9 +259,30 @@ s_round (ta_channel_t *self)
     return moved;
 }
 
+//  Looked at only when there is nothing else to do.
+static void
+s_check_stalls (ta_channel_t *self)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    int64_t now_ms = (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
+    for (ta_member_t *m = self->members; m; m = m->link)
+        for (uint32_t i = 0; i < TP_SLOTS; i++) {
+            ta_event_t event = { .type = TA_EV_STALL, .id = m->id };
+            ta_op_t *op = m->ops[i];
+            if (!op || m->failed ||
+                !ta_op_stalled (self, op, now_ms, event.text))
+                continue;
+            event.seq = op->seq;
+            event.sig = op->sig;
+            s_post_event (self, &event);
+        }
+}
+
 static void
 s_sleep (ta_channel_t *self)
 {
+    s_check_stalls (self);
     struct epoll_event events[4];
     atomic_store (&self->wake->worker.asleep, 1);
     if (!s_round (self))

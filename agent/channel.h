@@ -43,12 +43,15 @@ typedef enum ta_event_type {
     TA_EV_READY,   //  connected to all
     TA_EV_FAILED,  //  member id ended with err, text; tell the others
     TA_EV_EDGE,    //  the connection to a node broke; text says how
+    TA_EV_STALL,   //  op seq of comm id has not moved for a second; text
     TA_EV_REMOVED  //  member is the actor's again
 } ta_event_type_t;
 
 typedef struct ta_event {
     ta_event_type_t type;
     uint64_t id;
+    uint64_t seq;  //  STALL, with sig
+    tp_sig_t sig;
     ta_member_t *member;
     uint32_t node;
     tutti_err_t err;

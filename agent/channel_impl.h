@@ -51,6 +51,9 @@ typedef struct ta_op {
     uint32_t algorithm;
     uint32_t root_node;
     bool eager, wide, resolved;
+    bool told;            //  that it has stalled
+    uint64_t mark;        //  how far it was when last looked at, and
+    int64_t mark_ms;      //  since when
     tutti_dtype_t dtype;  //  of WORK (float32 if wide)
     size_t element;
     tp_deposit_t *deposit;  //  copies, per local rank
@@ -108,6 +111,11 @@ ta_op_run (ta_channel_t *self, ta_op_t *op);
 void
 ta_op_drop (ta_channel_t *self, ta_op_t *op);
 
+//  Whether it has not moved for a second, said once: NOW_MS, and a text that
+//  names this node's ranks and their call (TP_TEXT_MAX).
+bool
+ta_op_stalled (ta_channel_t *self, ta_op_t *op, int64_t now_ms, char *text);
+
 //  stage.c: between the ranks' memory and WORK.
 tutti_err_t
 ta_stage_resolve (ta_channel_t *self, ta_op_t *op);
@@ -122,6 +130,10 @@ uint8_t *
 ta_stage_work (ta_op_t *op, uint32_t g);
 
 //  place.c: frames that arrive.
+//  "rank 2,3 (node n1)".
+void
+ta_place_who (ta_channel_t *self, const ta_member_t *member, uint32_t node,
+              char *text, size_t len);
 extern const tx_handler_t ta_channel_handler;
 //  Two signatures of one op differ: the comm ends, both sides are named.
 void

@@ -397,3 +397,27 @@ ta_op_drop (ta_channel_t *self, ta_op_t *op)
     op->member->ops[op->seq % TP_SLOTS] = NULL;
     s_free (op);
 }
+
+//  Waiting is normal; only the coordinator can see that nodes wait in the same
+//  op with different signatures (R13).
+#define STALL_MS 1000
+
+bool
+ta_op_stalled (ta_channel_t *self, ta_op_t *op, int64_t now_ms, char *text)
+{
+    uint64_t mark = 1 + op->begun + op->written;
+    char who[112], what[96];
+    for (uint32_t i = 0; i < TA_WINDOW; i++)
+        mark += op->seg[i].active ? op->seg[i].pc : 0;
+    if (mark != op->mark) {
+        op->mark = mark;
+        op->mark_ms = now_ms;
+    }
+    if (op->told || now_ms - op->mark_ms < STALL_MS)
+        return false;
+    op->told = true;
+    ta_place_who (self, op->member, op->member->me, who, sizeof who);
+    tp_sig_text (&op->sig, what, sizeof what);
+    snprintf (text, TP_TEXT_MAX, "%s called %s", who, what);
+    return true;
+}

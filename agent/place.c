@@ -36,9 +36,9 @@ s_member (ta_channel_t *self, const tp_frame_t *frame)
     return NULL;
 }
 
-static void
-s_who (ta_channel_t *self, const ta_member_t *member, uint32_t node,
-       char *text, size_t len)
+void
+ta_place_who (ta_channel_t *self, const ta_member_t *member, uint32_t node,
+              char *text, size_t len)
 {
     char ranks[40];
     ta_member_ranks_text (member, node, ranks, sizeof ranks);
@@ -53,8 +53,8 @@ ta_place_mismatch (ta_channel_t *self, ta_member_t *member, uint64_t seq,
     char a[96], b[96], us[112], them[112], text[TP_TEXT_MAX];
     tp_sig_text (mine, a, sizeof a);
     tp_sig_text (theirs, b, sizeof b);
-    s_who (self, member, member->me, us, sizeof us);
-    s_who (self, member, node, them, sizeof them);
+    ta_place_who (self, member, member->me, us, sizeof us);
+    ta_place_who (self, member, node, them, sizeof them);
     snprintf (text, sizeof text,
               "op #%llu: %s called %s; %s called %s; all ranks must make the "
               "same calls in the same order",

@@ -313,6 +313,8 @@ s_abort (ta_worker_t *self, ta_session_t *session, uint64_t tag,
          tp_local_abort_t *abort)
 {
     abort->text[sizeof abort->text - 1] = 0;
+    if (abort->code > -1 || abort->code < -79)
+        abort->code = TUTTI_EABORTED;  //  no code of ours
     ta_member_t *member = ta_job_member (self, abort->comm);
     if (member && s_is_in (member, session)) {
         ta_job_fail_member (self, member, (tutti_err_t) abort->code,

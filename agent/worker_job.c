@@ -435,6 +435,23 @@ ta_job_message (ta_worker_t *self, const uint8_t *bytes, size_t len)
     tp_msg_free (&e);
 }
 
+static void
+s_tell_stall (ta_worker_t *self, const ta_event_t *event)
+{
+    Tutti__Envelope e = s_envelope (self);
+    Tutti__Stall stall = TUTTI__STALL__INIT;
+    stall.comm = event->id;
+    stall.seq = event->seq;
+    stall.sig =
+        (ProtobufCBinaryData){ sizeof event->sig, (uint8_t *) &event->sig };
+    stall.text = (char *) event->text;
+    e.body_case = TUTTI__ENVELOPE__BODY_STALL;
+    e.stall = &stall;
+    ta_worker_log (self, "stall", "seq=%llu text=\"%s\"",
+                   (unsigned long long) event->seq, event->text);
+    ta_relay_envelope (&self->relay, &e);
+}
+
 void
 ta_job_event (ta_worker_t *self, const ta_event_t *event)
 {
@@ -448,7 +465,7 @@ ta_job_event (ta_worker_t *self, const ta_event_t *event)
         ta_relay_envelope (&self->relay, &e);
         break;
     case TA_EV_FAILED:
-        if (self->state == TA_RUNNING)
+        if (self->state >= TA_RUNNING)  //  others may still wait for us
             ta_job_abort (self, event->id, event->err, event->text, 0);
         break;
     case TA_EV_EDGE:
@@ -457,6 +474,9 @@ ta_job_event (ta_worker_t *self, const ta_event_t *event)
         else if (self->state == TA_RUNNING)
             ta_worker_log (self, "edge-down", "node=%s text=\"%s\"",
                            self->node_name[event->node], event->text);
+        break;
+    case TA_EV_STALL:
+        s_tell_stall (self, event);
         break;
     case TA_EV_REMOVED:
         ta_member_destroy (&member);

@@ -223,6 +223,9 @@ s_job_message (tc_coord_t *self, const char *node, const Tutti__Envelope *e)
     case TUTTI__ENVELOPE__BODY_ABORT:
         tc_job_abort (job, node, e->abort);
         break;
+    case TUTTI__ENVELOPE__BODY_STALL:
+        tc_job_stall (job, node, e->stall);
+        break;
     default:
         break;
     }

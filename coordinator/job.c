@@ -396,6 +396,47 @@ tc_job_abort (tc_job_t *self, const char *node, const Tutti__Abort *abort)
     tc_job_tell (self, node, &e);
 }
 
+static void
+s_tell_mismatch (tc_job_t *self, const tc_part_t *a, const tc_part_t *b)
+{
+    char text[TP_TEXT_MAX];
+    Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
+    Tutti__Abort abort = TUTTI__ABORT__INIT;
+    snprintf (text, sizeof text,
+              "op #%llu: %s; %s; all ranks must make the same calls in the "
+              "same order",
+              (unsigned long long) a->stall_seq, a->stall_text, b->stall_text);
+    abort.comm = a->stall_comm;
+    abort.code = TUTTI_EMISMATCH;
+    abort.text = text;
+    e.body_case = TUTTI__ENVELOPE__BODY_ABORT;
+    e.abort = &abort;
+    tc_job_tell (self, NULL, &e);
+}
+
+void
+tc_job_stall (tc_job_t *self, const char *node, const Tutti__Stall *stall)
+{
+    tc_part_t *part = s_part (self, node);
+    if (!part || self->state != TC_JOB_RUNNING)
+        return;
+    part->stall_comm = stall->comm;
+    part->stall_seq = stall->seq;
+    memcpy (&part->stall_sig, stall->sig.data, sizeof part->stall_sig);
+    snprintf (part->stall_text, sizeof part->stall_text, "%.199s",
+              stall->text);
+    for (size_t i = 0; i < self->parts; i++) {
+        const tc_part_t *other = &self->part[i];
+        if (other->stall_comm == part->stall_comm &&
+            other->stall_seq == part->stall_seq &&
+            memcmp (&other->stall_sig, &part->stall_sig,
+                    sizeof part->stall_sig) != 0) {
+            s_tell_mismatch (self, other, part);
+            return;
+        }
+    }
+}
+
 void
 tc_job_supersede (tc_job_t *self, uint32_t attempt)
 {

@@ -41,6 +41,9 @@ typedef struct tc_part {
     char data[TP_TEXT_MAX];  //  where its worker listens
     bool ready;
     uint64_t wire_bytes, cpu_us;
+    uint64_t stall_comm, stall_seq;  //  op that it waits in; seq 0: none
+    tp_sig_t stall_sig;
+    char stall_text[200];
 } tc_part_t;
 
 //  How a job speaks and what it needs from outside.
@@ -87,6 +90,11 @@ tc_job_node_lost (tc_job_t *self, const char *node, const char *cause,
 //  A comm was ended by a rank of NODE: tell the other nodes.
 void
 tc_job_abort (tc_job_t *self, const char *node, const Tutti__Abort *abort);
+
+//  NODE waits in an op that does not move. If another node waits in the same
+//  op with another signature the comm is ended on all, naming both.
+void
+tc_job_stall (tc_job_t *self, const char *node, const Tutti__Stall *stall);
 
 //  A higher attempt replaces this one.
 void

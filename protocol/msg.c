@@ -250,6 +250,10 @@ s_body (const Tutti__Envelope *e)
         return s_verdict (e->abort->rank, e->abort->code, e->abort->text);
     case TUTTI__ENVELOPE__BODY_FINISHED:
         return s_text (e->finished->reason, TP_TEXT_MAX);
+    case TUTTI__ENVELOPE__BODY_STALL:
+        return e->stall->sig.len != sizeof (tp_sig_t)
+                   ? "a signature has the wrong size"
+                   : s_text (e->stall->text, TP_TEXT_MAX);
     case TUTTI__ENVELOPE__BODY_READY:
     case TUTTI__ENVELOPE__BODY_GO:
     case TUTTI__ENVELOPE__BODY_GOODBYE:
@@ -337,6 +341,7 @@ tp_msg_name (const Tutti__Envelope *envelope)
         { TUTTI__ENVELOPE__BODY_LEAVE, "LEAVE" },
         { TUTTI__ENVELOPE__BODY_ABORT, "ABORT" },
         { TUTTI__ENVELOPE__BODY_FINISHED, "FINISHED" },
+        { TUTTI__ENVELOPE__BODY_STALL, "STALL" },
     };
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
         if (names[i].body == (int) envelope->body_case)

@@ -13,7 +13,8 @@ API = os.path.join(BUILD, 'tests', 'api')
 
 @pytest.mark.parametrize('check', ['split', 'misuse', 'requests', 'many',
                                    'counts', 'abort', 'deadline', 'fork',
-                                   'threads', 'memory'])
+                                   'threads', 'memory', 'hidden', 'late',
+                                   'orders'])
 @pytest.mark.parametrize('nodes', [1, 2, 3])
 def test_api(check, nodes):
     result = tutti_run(4, nodes, [API, check], timeout=60)

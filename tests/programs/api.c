@@ -293,6 +293,72 @@ s_memory (void)
     }
 }
 
+//  The last rank waits as a leaf of a broadcast, the others in a ring that
+//  never needs it: no frame shows the mismatch, the coordinator finds it.
+static void
+s_hidden (void)
+{
+    static float x[100000];
+    tutti_err_t err;
+    if (s_rank == s_size - 1)
+        err = tutti_broadcast (x, 100000, TUTTI_FLOAT32, 0, s_world);
+    else
+        err =
+            tutti_allreduce (x, x, 100000, TUTTI_FLOAT32, TUTTI_SUM, s_world);
+    CHECK (err == TUTTI_EMISMATCH);
+    CHECK (strstr (tutti_last_error (), "allreduce float32"));
+    CHECK (strstr (tutti_last_error (), "broadcast float32"));
+}
+
+//  100 comms over the same connections, each in turn the late one: a comm
+//  whose rank is late keeps no credit that another needs (R20).
+static void
+s_late (void)
+{
+    enum { N = 100 };
+    static tutti_comm_t *comm[N];
+    static int32_t x[N];
+    tutti_request_t *r[N] = { NULL };
+    for (int i = 0; i < N; i++)
+        OK (tutti_comm_dup (s_world, &comm[i]));
+    for (int late = 0; late < N; late++) {
+        for (int k = 0; k < N; k++) {
+            int i = s_rank == 0 ? (late + 1 + k) % N : (late + k) % N;
+            x[i] = s_rank + i;
+            OK (tutti_allreduce_async (&x[i], &x[i], 1, TUTTI_INT32, TUTTI_SUM,
+                                       comm[i], NULL, &r[i]));
+            if (s_rank == 0 && k == N - 2)  //  all but the late one
+                for (int w = 0; w < N; w++)
+                    OK (tutti_wait (w == late ? &(tutti_request_t *){ NULL }
+                                              : &r[w],
+                                    TUTTI_FOREVER));
+        }
+        OK (tutti_wait_all (r, N, TUTTI_FOREVER));
+        for (int i = 0; i < N; i++)
+            CHECK (x[i] == s_size * i + s_size * (s_size - 1) / 2);
+    }
+}
+
+//  A, B, wait A, wait B against A, wait A, B, wait B: legal, and no op may
+//  wait for what another rank has not submitted (R1).
+static void
+s_orders (void)
+{
+    for (int i = 0; i < 3000; i++) {
+        int32_t a = s_rank, b = i;
+        tutti_request_t *ra = NULL, *rb = NULL;
+        OK (tutti_allreduce_async (&a, &a, 1, TUTTI_INT32, TUTTI_SUM, s_world,
+                                   NULL, &ra));
+        if ((i + s_rank) % 2)
+            OK (tutti_wait (&ra, TUTTI_FOREVER));
+        OK (tutti_allreduce_async (&b, &b, 1, TUTTI_INT32, TUTTI_SUM, s_world,
+                                   NULL, &rb));
+        OK (tutti_wait (&ra, TUTTI_FOREVER));
+        OK (tutti_wait (&rb, TUTTI_FOREVER));
+        CHECK (a == s_size * (s_size - 1) / 2 && b == i * s_size);
+    }
+}
+
 static const struct {
     const char *name;
     void (*run) (void);
@@ -302,6 +368,8 @@ static const struct {
     { "counts", s_counts },     { "abort", s_abort },
     { "deadline", s_deadline }, { "fork", s_fork },
     { "threads", s_threads },   { "memory", s_memory },
+    { "hidden", s_hidden },     { "late", s_late },
+    { "orders", s_orders },
 };
 
 int
