@@ -1,9 +1,10 @@
 #!/bin/sh
-#  deploy/install-deps.sh [--tests] [--print] - Debian packages that Tutti needs
+#  deploy/install-deps.sh [--tests] [--print|--check] - Debian packages
 #
 #  Installs only what is missing. --tests adds what the tests need; --print
-#  lists all of them and changes nothing. Without root it prints the line to
-#  run and exits with 3.
+#  lists all of them and changes nothing; --check names what is missing and
+#  exits with 3 if anything is. Without root it prints the line to run and
+#  exits with 3.
 set -eu
 
 build="gcc libc6-dev scons pkg-config libzmq3-dev libczmq-dev libsodium-dev
@@ -14,11 +15,12 @@ tests="libcmocka-dev python3 python3-pytest clang clang-format
 libclang-rt-14-dev valgrind prometheus iproute2 nftables strace"
 
 list=$build
-print=no
+print=no check=no
 for arg in "$@"; do
     case $arg in
     --tests) list="$list $tests" ;;
     --print) print=yes ;;
+    --check) check=yes ;;
     --help) sed -n 's/^#  //p' "$0"; exit 0 ;;
     *) echo "install-deps.sh: unknown option $arg; see --help" >&2; exit 2 ;;
     esac
@@ -33,8 +35,8 @@ for package in $list; do
         | grep -q 'ok installed' || missing="$missing $package"
 done
 [ -n "$missing" ] || exit 0
-if [ "$(id -u)" != 0 ]; then
-    echo "install-deps.sh: as root, run:" >&2
+if [ $check = yes ] || [ "$(id -u)" != 0 ]; then
+    echo "install-deps.sh: packages are missing; as root, run:" >&2
     echo "apt-get install -y --no-install-recommends$missing" >&2
     exit 3
 fi

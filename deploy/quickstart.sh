@@ -1,16 +1,22 @@
 #!/bin/bash
-#  deploy/quickstart.sh [--no-install] - from a fresh clone to a trained model
+#  deploy/quickstart.sh [--no-install] [--keep] - from a clone to a trained model
 #
 #  Installs what is missing (as root), builds, runs the examples on two nodes
 #  of a private cluster, trains on real data and leaves nothing running.
+#  --no-install names what is missing and exits with 3 if anything is. --keep
+#  leaves a cluster up at the end, and says how to look at it and stop it.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
-case "${1:-}" in
---help) sed -n 's/^#  //p' "$0"; exit 0 ;;
---no-install | "") ;;
-*) echo "quickstart.sh: unknown option $1; see --help" >&2; exit 2 ;;
-esac
+install=yes keep=no
+for arg in "$@"; do
+    case $arg in
+    --help) sed -n 's/^#  //p' "$0"; exit 0 ;;
+    --no-install) install=no ;;
+    --keep) keep=yes ;;
+    *) echo "quickstart.sh: unknown option $arg; see --help" >&2; exit 2 ;;
+    esac
+done
 echo "Tutti quickstart: installs packages, builds, trains on 2 nodes x 2 ranks;" \
     "about 3 to 6 minutes, nothing is left running."
 
@@ -28,8 +34,10 @@ run=build/bin/tutti
 train=build/bin/examples/train_fashion
 
 say "packages"
-if [ "${1:-}" != --no-install ]; then
+if [ $install = yes ]; then
     deploy/install-deps.sh || exit 3
+else
+    deploy/install-deps.sh --check || exit 3
 fi
 
 say "building"
@@ -76,5 +84,12 @@ say "nothing is left"
 sleep 0.5
 if pgrep -f "^$PWD/build/bin/tutti-(agent|coordinator)" >/dev/null; then
     die "a daemon is still running"
+fi
+if [ $keep = yes ]; then
+    nohup $run run -n 4 --nodes 2 --keep -- build/bin/examples/hello \
+        >"$work/keep" 2>&1 </dev/null &
+    kept=$!
+    sleep 2
+    echo "left running: $(sed -n 's/^tutti: job/job/p' "$work/keep"); stop it with: kill $kept"
 fi
 echo "done in $((SECONDS - begun)) s: accuracy $accuracy"
