@@ -389,6 +389,7 @@ tc_job_abort (tc_job_t *self, const char *node, const Tutti__Abort *abort)
 {
     Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
     Tutti__Abort copy = *abort;
+    copy.base.n_unknown_fields = 0;  //  only what we understood goes on
     if (!s_part (self, node))
         return;
     e.body_case = TUTTI__ENVELOPE__BODY_ABORT;

@@ -2,25 +2,25 @@
 #  tests/run.sh [SUITE...] [--ci] [--list] - build, then run the test suites
 #
 #  Suites: checks (layers, style), unit (cmocka), integration (real processes,
-#  pytest); and asan, tsan: the unit tests under sanitizers. Default: the
-#  first three; --ci adds the sanitizers. As root it installs what is missing.
+#  pytest), fuzz (10 s a target); and asan, tsan: the unit tests under
+#  sanitizers. Default: the first four; --ci adds the sanitizers. As root it installs what is missing.
 #  The last line is "N passed, M failed", with ", K skipped" if any were.
 set -u
 cd "$(dirname "$0")/.." || exit 2
 
 declare -A LIMIT=([checks]=120 [unit]=400 [integration]=1200 [asan]=700
-                  [tsan]=700)
+                  [tsan]=700 [fuzz]=120)
 suites=()
 for arg in "$@"; do
     case $arg in
-    --ci) suites+=(checks unit integration asan tsan) ;;
-    --list) printf '%s\n' checks unit integration asan tsan; exit 0 ;;
+    --ci) suites+=(checks unit integration fuzz asan tsan) ;;
+    --list) printf '%s\n' checks unit integration fuzz asan tsan; exit 0 ;;
     --help) sed -n 's/^#  //p' "$0"; exit 0 ;;
-    checks | unit | integration | asan | tsan) suites+=("$arg") ;;
+    checks | unit | integration | fuzz | asan | tsan) suites+=("$arg") ;;
     *) echo "run.sh: unknown suite or option $arg; see --list" >&2; exit 2 ;;
     esac
 done
-[ ${#suites[@]} -gt 0 ] || suites=(checks unit integration)
+[ ${#suites[@]} -gt 0 ] || suites=(checks unit integration fuzz)
 
 passed=0 failed=0 skipped=0
 log=$(mktemp -d) && trap 'rm -rf "$log"' EXIT
@@ -88,8 +88,19 @@ integration() {
     fi
 }
 
+fuzz() {
+    local line
+    tests/fuzz/run.sh 10 >"$log/fuzz" 2>&1
+    cat "$log/fuzz"
+    line=$(tail -n 1 "$log/fuzz")
+    passed=$((passed + ${line%% *}))
+    line=${line#*, }
+    failed=$((failed + ${line%% *}))
+}
+
 suite() {
     case $1 in
+    fuzz) fuzz ;;
     checks) check layers; check style ;;
     unit) unit build ;;
     integration) integration ;;
