@@ -64,7 +64,13 @@ ta_channel_address (const ta_channel_t *self)
 void
 ta_channel_session (ta_channel_t *self, uint32_t session, int event)
 {
-    atomic_store (&self->event_fd[session], event);
+    ta_command_t *command = calloc (1, sizeof *command);
+    if (!command)
+        return;
+    command->type = TA_CMD_SESSION;
+    command->session = session;
+    command->event = event >= 0 ? fcntl (event, F_DUPFD_CLOEXEC, 3) : -1;
+    ta_channel_send (self, command);
 }
 
 uint64_t
@@ -79,7 +85,7 @@ ta_channel_wake (ta_channel_t *self, ta_member_t *member, uint32_t local)
     uint32_t session = member->session[local];
     tp_wake_t *wake = &self->wake->session[session];
     tp_wake (wake);
-    int event = atomic_load (&self->event_fd[session]);
+    int event = self->event_fd[session];
     if (!atomic_load (&wake->want_event) || event < 0)
         return;
     uint64_t one = 1;
@@ -175,6 +181,14 @@ s_try_remove (ta_channel_t *self, ta_member_t *m)
 }
 
 static void
+s_set_event (ta_channel_t *self, uint32_t session, int event)
+{
+    if (self->event_fd[session] >= 0)
+        close (self->event_fd[session]);
+    self->event_fd[session] = event;
+}
+
+static void
 s_command (ta_channel_t *self, ta_command_t *c)
 {
     switch (c->type) {
@@ -184,6 +198,9 @@ s_command (ta_channel_t *self, ta_command_t *c)
     case TA_CMD_ADD:
         c->member->link = self->members;
         self->members = c->member;
+        break;
+    case TA_CMD_SESSION:
+        s_set_event (self, c->session, c->event);
         break;
     case TA_CMD_FAIL:
         c->member->failed = true;
@@ -375,6 +392,8 @@ s_destroy (ta_channel_t *self)
     }
     if (self->epoll >= 0)
         close (self->epoll);
+    for (uint32_t i = 0; i < TP_LOCAL_MAX; i++)
+        s_set_event (self, i, -1);
     free (self->edge);
     free (self->landing);
     free (self->name);

@@ -20,16 +20,19 @@
 typedef struct ta_channel ta_channel_t;
 
 typedef enum ta_command_type {
-    TA_CMD_START,   //  connect to the other nodes of the job
-    TA_CMD_ADD,     //  member
-    TA_CMD_FAIL,    //  member's ops are dropped; its board has the error
-    TA_CMD_REMOVE,  //  member: drop its ops, give it back (TA_EV_REMOVED)
+    TA_CMD_START,    //  connect to the other nodes of the job
+    TA_CMD_ADD,      //  member
+    TA_CMD_SESSION,  //  event is the descriptor of session (-1: it has left)
+    TA_CMD_FAIL,     //  member's ops are dropped; its board has the error
+    TA_CMD_REMOVE,   //  member: drop its ops, give it back (TA_EV_REMOVED)
     TA_CMD_STOP
 } ta_command_type_t;
 
 typedef struct ta_command {
     ta_command_type_t type;
     ta_member_t *member;
+    uint32_t session;
+    int event;
     //  START
     int64_t epoch;
     uint32_t me, nodes;
@@ -93,8 +96,8 @@ ta_channel_fd (const ta_channel_t *self);
 ta_event_t *
 ta_channel_event (ta_channel_t *self);
 
-//  The event descriptor of a session (tutti_comm_fd), -1: none. Actor, before
-//  the session's first op.
+//  The event descriptor of a session (tutti_comm_fd), -1: it has left. The
+//  channel keeps a copy of its own, so a session may close at any time.
 void
 ta_channel_session (ta_channel_t *self, uint32_t session, int event);
 

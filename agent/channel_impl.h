@@ -82,7 +82,7 @@ struct ta_channel {
     tp_wake_page_t *wake;
     int bell, epoll;
     int commands[2], events[2];
-    _Atomic int event_fd[TP_LOCAL_MAX];
+    int event_fd[TP_LOCAL_MAX];  //  ours
     _Atomic uint64_t wire_bytes;
     ta_member_t *members;
     tp_plan_t plan;

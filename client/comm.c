@@ -93,6 +93,8 @@ tl_comm_destroy (tl_comm_t **self_p)
             break;
         }
     s_end_requests (self);
+    tl_report_add (&self->session->report,
+                   tp_board_rank (self->board, self->local));
     tl_handle_drop (self->handle);
     munmap (self->board, self->board->bytes);
     free (self);

@@ -22,6 +22,7 @@ struct tl_comm {
     tl_request_t **pending_end;
     tl_request_t *finished;  //  with callbacks to run
     tl_request_t *spare;     //  kept for the next op
+    bool told;               //  that it has failed
     uint64_t ops, bytes, wait_ns, move_ns;
 };
 

@@ -368,6 +368,18 @@ s_count (tl_request_t *self)
 }
 
 static void
+s_log_op (const tl_request_t *self)
+{
+    char what[96];
+    tp_sig_text (&self->sig, what, sizeof what);
+    tl_report_line (&self->comm->session->report, TL_LOG_OPS,
+                    "%s #%llu waited %lld us, moved %lld us", what,
+                    (unsigned long long) self->seq,
+                    (long long) (self->started_ns - self->submitted_ns) / 1000,
+                    (long long) (self->done_ns - self->started_ns) / 1000);
+}
+
+static void
 s_finish (tl_request_t *self)
 {
     tl_comm_t *comm = self->comm;
@@ -385,6 +397,8 @@ s_finish (tl_request_t *self)
     tl_comm_leave (comm, self->seq);
     s_enter (self, TL_DONE);
     s_count (self);
+    if (comm->session->report.level >= TL_LOG_OPS)
+        s_log_op (self);
     comm->ops++;
     comm->bytes += tp_geo_in_bytes (&self->geo, s_is_root (self));
     comm->wait_ns += (uint64_t) (self->started_ns - self->submitted_ns);
@@ -532,6 +546,10 @@ tl_request_fail (tl_request_t *self, tutti_err_t err, const char *text)
         tk_work_destroy (&self->work);
     self->working = false;
     self->err = err;
+    if (!self->comm->told)
+        tl_report_line (&self->comm->session->report, TL_LOG_WARN, "%s: %s",
+                        tutti_err_name (err), text);
+    self->comm->told = true;
     free (self->text);
     self->text = strdup (text);
     s_enter (self, TL_DONE);

@@ -104,12 +104,31 @@ s_expire (tl_request_t *self)
     tl_comm_wake (comm);
 }
 
-tutti_err_t
-tl_request_wait (tl_request_t *self, int timeout_ms)
+//  Who is late, in the job's own log: once at 10 s, then 1, 5, 15 minutes.
+static void
+s_report_stall (tl_request_t *self, int64_t begun_ns, int *said)
+{
+    static const int64_t after_s[] = { 10, 60, 300, 900 };
+    int64_t waited_s = (tl_now_ns () - begun_ns) / 1000000000;
+    char what[96], absent[200];
+    if (*said > 3 || waited_s < after_s[*said])
+        return;
+    ++*said;
+    tp_sig_text (&self->sig, what, sizeof what);
+    s_absent (self, absent, sizeof absent);
+    tl_report_line (&self->comm->session->report, TL_LOG_WARN,
+                    "%s #%llu waits since %lld s for %s", what,
+                    (unsigned long long) self->seq, (long long) waited_s,
+                    absent);
+}
+
+//  Block; TUTTI_EAGAIN: the time is up.
+static tutti_err_t
+s_block (tl_request_t *self, int timeout_ms)
 {
     tl_session_t *session = self->comm->session;
-    if (self->state == TL_DONE || s_spin (self))
-        return TUTTI_OK;
+    int64_t begun = tl_now_ns ();
+    int said = 0;
     int64_t limit = timeout_ms < 0
                         ? INT64_MAX
                         : tl_now_ns () + (int64_t) timeout_ms * 1000000;
@@ -120,6 +139,7 @@ tl_request_wait (tl_request_t *self, int timeout_ms)
         else if (now >= limit)
             return tl_error (TUTTI_EAGAIN, "not finished after %d ms",
                              timeout_ms);
+        s_report_stall (self, begun, &said);
         tl_session_check (session);
         while (tl_comm_progress (session, true))
             ;
@@ -128,4 +148,16 @@ tl_request_wait (tl_request_t *self, int timeout_ms)
                      limit < self->deadline_ns ? limit : self->deadline_ns);
     }
     return TUTTI_OK;
+}
+
+tutti_err_t
+tl_request_wait (tl_request_t *self, int timeout_ms)
+{
+    tl_session_t *session = self->comm->session;
+    if (self->state == TL_DONE)
+        return TUTTI_OK;
+    int64_t begun = tl_now_ns ();
+    tutti_err_t err = s_spin (self) ? TUTTI_OK : s_block (self, timeout_ms);
+    session->report.blocked_ns += tl_now_ns () - begun;
+    return err;
 }

@@ -21,6 +21,7 @@
 
 #define CONNECT_PATIENCE_NS 3000000000ll  //  for an agent that is starting
 #define ANSWER_MS 30000
+#define REMIND_NS 10000000000ll
 
 int64_t
 tl_now_ns (void)
@@ -265,6 +266,7 @@ static tutti_err_t
 s_await_welcome (tl_session_t *self, const tl_whoami_t *who, incoming_t *in)
 {
     char waiting[TP_TEXT_MAX] = "";
+    int64_t begun = tl_now_ns (), said = begun;
     int64_t limit =
         tl_now_ns () + (int64_t) who->hello.join_timeout_ms * 1000000;
     while (true) {
@@ -290,6 +292,12 @@ s_await_welcome (tl_session_t *self, const tl_whoami_t *who, incoming_t *in)
         memcpy (waiting, ((tp_local_reply_t *) (void *) in->body)->text,
                 sizeof waiting);
         waiting[sizeof waiting - 1] = 0;
+        if (tl_now_ns () - said > REMIND_NS) {
+            said = tl_now_ns ();
+            tl_report_line (&self->report, TL_LOG_WARN,
+                            "tutti_init waits since %lld s: %s",
+                            (long long) (said - begun) / 1000000000, waiting);
+        }
     }
 }
 
@@ -358,7 +366,18 @@ tl_session_open (tl_session_t **self_p, const tl_whoami_t *who,
                       ? CPU_COUNT (&cores)
                       : 1;
     *board_p = NULL;
-    tutti_err_t err = s_attach (self, who, board_p);
+    tutti_err_t err =
+        tl_report_open (&self->report, who->hello.rank, who->hello.job);
+    if (!err)
+        err = s_attach (self, who, board_p);
+    if (!err)
+        tl_report_line (&self->report, TL_LOG_INFO,
+                        "joined as %s by %s: %u ranks, %u nodes, %u here, "
+                        "%lld ms",
+                        self->hello.node, who->source, self->hello.size,
+                        self->hello.nodes, self->hello.n_local,
+                        (long long) (tl_now_ns () - self->report.begun_ns) /
+                            1000000);
     if (err) {
         if (*board_p)
             munmap (*board_p, self->hello.board_bytes);
@@ -401,6 +420,7 @@ tl_session_close (tl_session_t **self_p)
         free (segment);
     }
     free (self->staging_used);
+    tl_report_close (&self->report);
     pthread_mutex_destroy (&self->lock);
     free (self);
     *self_p = NULL;

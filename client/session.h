@@ -9,6 +9,7 @@
 #ifndef TL_SESSION_H
 #define TL_SESSION_H
 
+#include "client/report.h"
 #include "client/whoami.h"
 #include "protocol/board.h"
 
@@ -41,9 +42,10 @@ typedef struct tl_session {
     uint32_t op_timeout_ms;
     uint32_t flags;     //  TP_LOCAL_*
     int32_t algorithm;  //  tp_algorithm_t, -1: the plan's
-    tutti_err_t dead;   //  session error, final
-    tl_comm_t *comms;   //  the first is the world
-    int cores;          //  that this process may use
+    tl_report_t report;
+    tutti_err_t dead;  //  session error, final
+    tl_comm_t *comms;  //  the first is the world
+    int cores;         //  that this process may use
 } tl_session_t;
 
 //  Connect, say hello, wait for the job to form; at most the join timeout.

@@ -55,6 +55,7 @@ tutti_finalize (tutti_comm_t **world_p)
         comm = session->comms;
         tl_comm_destroy (&comm);
     }
+    tl_report_table (&session->report);
     pthread_mutex_unlock (&session->lock);
     tl_session_close (&session);
     *world_p = NULL;

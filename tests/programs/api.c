@@ -359,6 +359,15 @@ s_orders (void)
     }
 }
 
+//  One rank is late by more than the patience of the report.
+static void
+s_stall (void)
+{
+    if (s_rank == 1)
+        sleep (12);
+    OK (tutti_barrier (s_world));
+}
+
 static const struct {
     const char *name;
     void (*run) (void);
@@ -369,7 +378,7 @@ static const struct {
     { "deadline", s_deadline }, { "fork", s_fork },
     { "threads", s_threads },   { "memory", s_memory },
     { "hidden", s_hidden },     { "late", s_late },
-    { "orders", s_orders },
+    { "orders", s_orders },     { "stall", s_stall },
 };
 
 int
