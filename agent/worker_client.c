@@ -43,8 +43,8 @@ ta_client_turn_away (const ta_relay_message_t *message, tutti_err_t err,
 
 //  The coordinator compares the ranks of the whole job; a rank that is twice
 //  on this node is seen here first.
-static const ta_session_t *
-s_holder (const ta_worker_t *self, uint32_t rank)
+static ta_session_t *
+s_holder (ta_worker_t *self, uint32_t rank)
 {
     for (uint32_t i = 0; i < TP_LOCAL_MAX; i++)
         if (self->session[i].used && self->session[i].hello.rank == rank)
@@ -52,24 +52,31 @@ s_holder (const ta_worker_t *self, uint32_t rank)
     return NULL;
 }
 
-static bool
+static tutti_err_t
 s_admit (ta_worker_t *self, const tp_local_hello_t *hello, char *text)
 {
-    const ta_session_t *holder = s_holder (self, hello->rank);
-    if (holder)
+    ta_session_t *holder = s_holder (self, hello->rank);
+    if (holder) {  //  it may just have said goodbye
+        ta_client_ready (self, holder, false);
+        holder = s_holder (self, hello->rank);
+    }
+    if (holder) {
         snprintf (text, TP_TEXT_MAX,
                   "job %s: rank %u is taken by pid %u on host %s; give every "
                   "process its own TUTTI_RANK",
                   self->setup.job, hello->rank, holder->hello.pid,
                   holder->hello.host);
-    else if (self->state != TA_JOINING)
-        snprintf (text, TP_TEXT_MAX,
-                  "job %s is already running; a new run needs another "
-                  "TUTTI_JOB or a higher TUTTI_ATTEMPT",
-                  self->setup.job);
-    else
-        return true;
-    return false;
+        return TUTTI_EJOIN;
+    }
+    if (self->state == TA_JOINING)
+        return TUTTI_OK;
+    //  The client asks again until the old run is over.
+    snprintf (text, TP_TEXT_MAX,
+              "job %s is still running with other ranks; a new run of that "
+              "name waits for them to end, or needs another TUTTI_JOB or a "
+              "higher TUTTI_ATTEMPT",
+              self->setup.job);
+    return TUTTI_EAGAIN;
 }
 
 void
@@ -81,8 +88,9 @@ ta_client_adopt (ta_worker_t *self, const ta_relay_message_t *message)
         return;
     memcpy (&hello, message->body, sizeof hello);
     char text[TP_TEXT_MAX];
-    if (!s_admit (self, &hello, text)) {
-        ta_client_turn_away (message, TUTTI_EJOIN, text);
+    tutti_err_t err = s_admit (self, &hello, text);
+    if (err) {
+        ta_client_turn_away (message, err, text);
         return;
     }
     ta_session_t *session = s_free_session (self);

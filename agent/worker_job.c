@@ -395,6 +395,22 @@ s_abort (ta_worker_t *self, const Tutti__Abort *abort)
                             abort->text);
 }
 
+//  A name may be used again at once: what is said of the last run of it is
+//  not for this one.
+static bool
+s_is_ours (const ta_worker_t *self, const Tutti__Envelope *e)
+{
+    switch (e->body_case) {
+    case TUTTI__ENVELOPE__BODY_GO:
+    case TUTTI__ENVELOPE__BODY_LOST:
+    case TUTTI__ENVELOPE__BODY_ABORT:
+    case TUTTI__ENVELOPE__BODY_FINISHED:
+        return e->epoch == self->roster.epoch;
+    default:
+        return true;
+    }
+}
+
 void
 ta_job_message (ta_worker_t *self, const uint8_t *bytes, size_t len)
 {
@@ -402,6 +418,10 @@ ta_job_message (ta_worker_t *self, const uint8_t *bytes, size_t len)
     char text[TP_TEXT_MAX];
     if (tp_msg_unpack (bytes, len, &e, text)) {
         ta_worker_log (self, "garbage", "from=coordinator text=\"%s\"", text);
+        return;
+    }
+    if (!s_is_ours (self, e)) {
+        tp_msg_free (&e);
         return;
     }
     switch (e->body_case) {

@@ -349,6 +349,27 @@ s_attach (tl_session_t *self, const tl_whoami_t *who, tp_board_t **board_p)
     return err;
 }
 
+//  A run of that name is still ending: ask again until it has.
+static tutti_err_t
+s_attach_patiently (tl_session_t *self, const tl_whoami_t *who,
+                    tp_board_t **board_p)
+{
+    int64_t limit =
+        tl_now_ns () + (int64_t) who->hello.join_timeout_ms * 1000000;
+    long pause_ns = 2000000;
+    while (true) {
+        tutti_err_t err = s_attach (self, who, board_p);
+        if (err != TUTTI_EAGAIN)
+            return err;
+        if (tl_now_ns () + pause_ns > limit)
+            return TUTTI_EJOIN;  //  the text says why
+        close (self->sock);
+        self->sock = -1;
+        nanosleep (&(struct timespec){ 0, pause_ns }, NULL);
+        pause_ns = pause_ns < 100000000 ? pause_ns * 2 : pause_ns;
+    }
+}
+
 tutti_err_t
 tl_session_open (tl_session_t **self_p, const tl_whoami_t *who,
                  tp_board_t **board_p)
@@ -369,7 +390,7 @@ tl_session_open (tl_session_t **self_p, const tl_whoami_t *who,
     tutti_err_t err =
         tl_report_open (&self->report, who->hello.rank, who->hello.job);
     if (!err)
-        err = s_attach (self, who, board_p);
+        err = s_attach_patiently (self, who, board_p);
     if (!err)
         tl_report_line (&self->report, TL_LOG_INFO,
                         "joined as %s by %s: %u ranks, %u nodes, %u here, "

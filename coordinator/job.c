@@ -71,11 +71,12 @@ tc_job_tell (tc_job_t *self, const char *except, Tutti__Envelope *e)
 }
 
 static void
-s_refuse (tc_job_t *self, const char *node, uint32_t rank, const char *text)
+s_refuse (tc_job_t *self, const char *node, uint32_t rank, tutti_err_t err,
+          const char *text)
 {
     Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
     Tutti__Refuse refuse = TUTTI__REFUSE__INIT;
-    refuse.code = TUTTI_EJOIN;
+    refuse.code = err;
     refuse.text = (char *) text;
     refuse.has_rank = true;
     refuse.rank = rank;
@@ -231,8 +232,8 @@ s_known (const tc_job_t *self, const char *node, const Tutti__Join *join)
     if (join->rank >= self->size)
         return false;
     const tc_rank_t *r = &self->rank[join->rank];
-    return r->joined && !r->left && !r->lost && r->pid == join->pid &&
-           strcmp (r->node, node) == 0;
+    return r->joined && !r->left && !r->lost && !r->left && !r->lost &&
+           r->pid == join->pid && strcmp (r->node, node) == 0;
 }
 
 void
@@ -244,13 +245,16 @@ tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
         return;
     tc_part_t *part = s_part (self, node);
     if (!tc_job_admits (self, node, join, text)) {
-        s_refuse (self, node, join->rank, text);
+        //  A rank that has left may come again once the others have, too.
+        bool again = join->rank < self->size && self->rank[join->rank].left;
+        s_refuse (self, node, join->rank, again ? TUTTI_EAGAIN : TUTTI_EJOIN,
+                  text);
         return;
     }
     if (!part && self->parts < TP_NODES_MAX)
         part = s_add_part (self, node);
     if (!part) {
-        s_refuse (self, node, join->rank,
+        s_refuse (self, node, join->rank, TUTTI_EJOIN,
                   "the job has too many nodes, or the coordinator no memory");
         return;
     }

@@ -5,6 +5,7 @@
 
 #include <tutti.h>
 
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>
@@ -368,6 +369,30 @@ s_stall (void)
     OK (tutti_barrier (s_world));
 }
 
+static int
+s_fds (void)
+{
+    int n = 0;
+    for (int fd = 0; fd < 1024; fd++)
+        n += fcntl (fd, F_GETFD) >= 0;
+    return n;
+}
+
+//  Join and leave again and again, under the same name: nothing is left.
+static void
+s_rounds (void)
+{
+    const char *text = getenv ("ROUNDS");
+    long rounds = text ? strtol (text, NULL, 10) : 100;
+    int before = s_fds ();
+    for (long i = 0; i < rounds; i++) {
+        OK (tutti_finalize (&s_world));
+        OK (tutti_init (NULL, &s_world));
+        CHECK (s_sum (s_world, 1) == s_size);
+    }
+    CHECK (s_fds () == before);
+}
+
 static const struct {
     const char *name;
     void (*run) (void);
@@ -379,6 +404,7 @@ static const struct {
     { "threads", s_threads },   { "memory", s_memory },
     { "hidden", s_hidden },     { "late", s_late },
     { "orders", s_orders },     { "stall", s_stall },
+    { "rounds", s_rounds },
 };
 
 int
