@@ -379,9 +379,29 @@ s_open (ta_channel_t *self, const ta_channel_options_t *options, char *text)
     return ok ? TUTTI_OK : TUTTI_ENOMEM;
 }
 
+//  What nobody has read any more.
+static void
+s_drain_doors (ta_channel_t *self)
+{
+    ta_event_t *event;
+    ta_command_t *command;
+    if (self->events[0] >= 0)
+        while ((event = ta_channel_event (self)))
+            free (event);
+    while (self->commands[0] >= 0 && read (self->commands[0], &command,
+                                           sizeof command) == sizeof command) {
+        if (command->type == TA_CMD_SESSION && command->event >= 0)
+            close (command->event);
+        free (command->address);
+        free (command->name);
+        free (command);
+    }
+}
+
 static void
 s_destroy (ta_channel_t *self)
 {
+    s_drain_doors (self);
     if (self->tx)
         self->ops->destroy (&self->tx);
     for (int i = 0; i < 2; i++) {

@@ -12,7 +12,8 @@ build="gcc libc6-dev scons pkg-config libzmq3-dev libczmq-dev libsodium-dev
 libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libjansson-dev
 libsqlite3-dev libcurl4-openssl-dev zlib1g-dev dataset-fashion-mnist curl"
 tests="libcmocka-dev python3 python3-pytest git clang clang-format
-libclang-rt-14-dev valgrind openmpi-bin prometheus iproute2 nftables strace"
+libclang-rt-14-dev valgrind prometheus iproute2 nftables strace procps
+openmpi-bin"
 
 list=$build print=no check=no
 for arg in "$@"; do
