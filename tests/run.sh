@@ -19,7 +19,7 @@ cd "$(dirname "$0")/.." || exit 2
 ALL=(checks unit integration fuzz clang asan tsan)
 declare -A LIMIT=([checks]=60 [unit]=300 [integration]=840 [fuzz]=180
                   [clang]=400 [asan]=700 [tsan]=900)
-JOBS='test_hello or (test_right and 4-2) or test_misuse'  #  under sanitizers
+JOBS='test_hello or (test_right and 4-2) or test_misuse or test_api'  #  under sanitizers
 
 suites=() make=yes
 for arg in "$@"; do
@@ -120,6 +120,22 @@ whole() {
     orphans "$folder"
 }
 
+#  Whole jobs with every process under the sanitizer of its build: a report
+#  of any of them, daemons too, is a failure.
+watched() {
+    local report=$log/report each
+    rm -f "$report".*
+    export ASAN_OPTIONS=log_path=$report UBSAN_OPTIONS=log_path=$report
+    export TSAN_OPTIONS="log_path=$report exitcode=0 suppressions=$PWD/tests/tsan.supp"
+    whole "$1" -k "$JOBS"
+    unset ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
+    for each in "$report".*; do
+        [ -s "$each" ] || continue
+        head -n 30 "$each"
+        fail "$1: the sanitizer reported a process"
+    done
+}
+
 #  tests/fuzz/run.sh ends with a line as ours.
 fuzz() {
     local rc a b
@@ -152,9 +168,9 @@ suite() {
     fuzz) fuzz ;;
     clang) build compiler=clang && unit build/clang ;;
     asan) build sanitize=address,undefined && unit build/asan \
-        && whole build/asan -k "$JOBS" ;;
+        && watched build/asan ;;
     tsan) build sanitize=thread && unit build/tsan \
-        && whole build/tsan -k "$JOBS" ;;
+        && watched build/tsan ;;
     esac
 }
 
