@@ -81,7 +81,7 @@ void
 ta_job_abort (ta_worker_t *self, uint64_t comm, int code, const char *text,
               uint32_t rank);
 void
-ta_job_progress (ta_worker_t *self);
+ta_job_progress (ta_worker_t *self);  //  worker_progress.c
 //  Comm ID on this node, or NULL.
 ta_member_t *
 ta_job_member (ta_worker_t *self, uint64_t id);
