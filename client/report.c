@@ -17,7 +17,8 @@ s_level (tl_report_t *self)
 {
     static const char *names[] = { "off", "warn", "info", "ops", "trace" };
     const char *value = getenv ("TUTTI_LOG");
-    self->level = self->table ? TL_LOG_WARN : TL_LOG_OFF;
+    //  The report is the job's: rank 0 speaks for all.
+    self->level = self->table && self->rank == 0 ? TL_LOG_WARN : TL_LOG_OFF;
     if (!value || !*value)
         return TUTTI_OK;
     for (int i = 0; i <= TL_LOG_TRACE; i++)

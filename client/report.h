@@ -1,7 +1,7 @@
 //  client/report.h - what a rank says of itself, if it was asked to
 //
-//  TUTTI_REPORT=stderr|PATH: one line when an op stalls, a comm ends or init
-//  waits, and, from rank 0 at the end, a table of the time spent in
+//  TUTTI_REPORT=stderr|PATH: rank 0 says one line when an op stalls, a comm
+//  ends or init waits, and at the end a table of the time spent in
 //  communication. TUTTI_LOG=warn|info|ops|trace, on the same descriptor (else
 //  stderr): info adds start and end, ops one line per op. Without either the
 //  library prints nothing. Under the session's lock.

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #define FAIL_WRITING 1u
+#define PATIENCE 1000000  //  loads, some milliseconds
 
 static size_t
 s_ranks_off (void)
@@ -139,11 +140,17 @@ tp_board_agree (tp_board_t *self, uint64_t seq, char *text)
     return true;
 }
 
+//  A writer that died between its two stores must not keep the comm open: the
+//  next one takes over after a while that no living writer needs.
 tutti_err_t
 tp_board_fail (tp_board_t *self, tutti_err_t err, const char *text)
 {
-    uint32_t open = 0;
-    if (atomic_compare_exchange_strong (&self->fail, &open, FAIL_WRITING)) {
+    uint32_t state = 0;
+    bool mine =
+        atomic_compare_exchange_strong (&self->fail, &state, FAIL_WRITING);
+    for (int i = 0; !mine && state == FAIL_WRITING && i < PATIENCE; i++)
+        state = atomic_load (&self->fail);
+    if (mine || state == FAIL_WRITING) {
         snprintf (self->text, sizeof self->text, "%s", text);
         atomic_store (&self->fail, (uint32_t) -err);
         return err;
@@ -151,16 +158,13 @@ tp_board_fail (tp_board_t *self, tutti_err_t err, const char *text)
     return tp_board_error (self);
 }
 
-//  The writer of the text is between two stores; should it die there, the
-//  worker ends the comm's process anyway, so waiting for it is bounded.
+//  While the text is written the comm has not ended yet.
 tutti_err_t
 tp_board_error (tp_board_t *self)
 {
     uint32_t fail = atomic_load_explicit (&self->fail, memory_order_acquire);
-    if (fail == 0)
+    if (fail == 0 || fail == FAIL_WRITING)
         return TUTTI_OK;
-    if (fail == FAIL_WRITING)
-        return TUTTI_EABORTED;
     return (tutti_err_t) - (int) fail;
 }
 
