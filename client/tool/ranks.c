@@ -43,7 +43,8 @@ struct ranks {
     int64_t deadline;  //  of the stage
     int64_t expiry;    //  --timeout
     bool expired;
-    int result;  //  of the first rank that failed; 0: none did
+    int result;   //  of the first rank that failed; 0: none did
+    bool killed;  //  it, or another one, was killed
 };
 
 //  ------------------------------------------------------------------- start
@@ -310,8 +311,8 @@ s_result (int status)
                                 : WEXITSTATUS (status);
 }
 
-//  Of several that are found dead at once, one that was killed comes first:
-//  the others rather failed because of it.
+//  A rank that was killed, by somebody else, comes before ranks that failed:
+//  they did so because of it, and often end sooner than its memory is undone.
 static void
 s_reap (ranks_t *self)
 {
@@ -335,7 +336,9 @@ s_reap (ranks_t *self)
     }
     if (failed == 0)
         return;
-    self->result = self->result ? self->result : failed;
+    bool culprit = killed && !self->killed && self->stage < ASKED;
+    self->result = self->result && !culprit ? self->result : failed;
+    self->killed |= killed;
     if (self->stage == RUNNING && !s_goes_on (self))
         s_enter (self, PATIENT);
 }
