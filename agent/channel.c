@@ -401,9 +401,14 @@ s_drain_doors (ta_channel_t *self)
 static void
 s_destroy (ta_channel_t *self)
 {
-    s_drain_doors (self);
     if (self->tx)
         self->ops->destroy (&self->tx);
+    for (ta_member_t *m = self->members; m; m = m->link) {
+        m->failed = true;
+        s_drop_ops (self, m);
+        ta_recipes_destroy (m);
+    }
+    s_drain_doors (self);
     for (int i = 0; i < 2; i++) {
         if (self->commands[i] >= 0)
             close (self->commands[i]);
@@ -460,11 +465,6 @@ ta_channel_destroy (ta_channel_t **self_p)
     stop->type = TA_CMD_STOP;
     ta_channel_send (self, stop);
     pthread_join (self->thread, NULL);
-    for (ta_member_t *m = self->members; m; m = m->link) {
-        m->failed = true;
-        ta_local_drop (self, m);
-        ta_recipes_destroy (m);
-    }
     s_destroy (self);
     *self_p = NULL;
 }

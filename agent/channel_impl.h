@@ -106,8 +106,8 @@ ta_op_start (ta_channel_t *self, ta_member_t *member, uint64_t seq);
 //  Do what can be done; true if something moved. The op may be gone after.
 bool
 ta_op_run (ta_channel_t *self, ta_op_t *op);
-//  Forget an op of a failed comm, unless the transport still has its memory:
-//  call again after the next poll.
+//  Forget an op of a failed comm, unless the transport (if there is one still)
+//  has its memory: call again after the next poll.
 void
 ta_op_drop (ta_channel_t *self, ta_op_t *op);
 

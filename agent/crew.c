@@ -25,6 +25,10 @@ struct ta_crew {
     ta_child_t *children;  //  ours
     size_t count;
     Tutti__Progress *progress[CHILDREN_MAX];  //  the children's
+    //  What children said last before they ended, ours: told once.
+    Tutti__Progress *last[CHILDREN_MAX];
+    size_t n_last;  //  first N_TOLD of them are told
+    size_t n_told;
 };
 
 //  ----------------------------------------------------------------- children
@@ -335,6 +339,10 @@ s_bury (ta_crew_t *self, ta_child_t *child, int64_t now_ms)
     if (!ta_child_ended_well (child) && !self->draining)
         s_speak_for (self, child);
     ta_child_event (child, TA_CHILD_EXITED, now_ms);
+    if (child->progress && self->n_last < CHILDREN_MAX) {
+        self->last[self->n_last++] = child->progress;
+        child->progress = NULL;
+    }
     ta_child_destroy (&child);
     self->count--;
 }
@@ -406,18 +414,44 @@ s_superseded (const ta_crew_t *self, const ta_child_t *child)
     return false;
 }
 
+static void
+s_forget_told (ta_crew_t *self)
+{
+    for (size_t i = 0; i < self->n_told; i++)
+        tutti__progress__free_unpacked (self->last[i], NULL);
+    self->n_last -= self->n_told;
+    memmove (self->last, self->last + self->n_told,
+             self->n_last * sizeof self->last[0]);
+    self->n_told = 0;
+}
+
+//  Add one to the report of N, whose size is *BYTES_P; false: it is full.
+static bool
+s_add_progress (ta_crew_t *self, Tutti__Progress *progress, size_t *n_p,
+                size_t *bytes_p)
+{
+    size_t bytes = *bytes_p + tutti__progress__get_packed_size (progress) + 16;
+    if (*n_p == CHILDREN_MAX || bytes > TP_MSG_MAX / 2)
+        return false;
+    self->progress[(*n_p)++] = progress;
+    *bytes_p = bytes;
+    return true;
+}
+
 Tutti__Progress **
 ta_crew_progress (ta_crew_t *self, size_t *count_p)
 {
     size_t n = 0;
     size_t bytes = 0;
+    s_forget_told (self);
+    while (self->n_told < self->n_last &&
+           s_add_progress (self, self->last[self->n_told], &n, &bytes))
+        self->n_told++;
     for (ta_child_t *c = self->children; c; c = c->next) {
         if (!c->progress || s_superseded (self, c))
             continue;
-        bytes += tutti__progress__get_packed_size (c->progress) + 16;
-        if (bytes > TP_MSG_MAX / 2)
+        if (!s_add_progress (self, c->progress, &n, &bytes))
             break;
-        self->progress[n++] = c->progress;
     }
     *count_p = n;
     return self->progress;
@@ -482,6 +516,8 @@ ta_crew_destroy (ta_crew_t **self_p)
     ta_crew_t *self = *self_p;
     if (!self)
         return;
+    self->n_told = self->n_last;
+    s_forget_told (self);
     while (self->children) {
         ta_child_t *child = self->children;
         self->children = child->next;

@@ -54,7 +54,8 @@ ta_crew_deliver (ta_crew_t *self, const Tutti__Envelope *envelope,
 void
 ta_crew_welcome (ta_crew_t *self, const Tutti__Envelope *welcome);
 
-//  Progress of every job: the crew's, valid until the next call of anything.
+//  Progress of every job, and once of every worker that has ended: the
+//  crew's, valid until the next call of anything.
 Tutti__Progress **
 ta_crew_progress (ta_crew_t *self, size_t *count_p);
 

@@ -58,8 +58,9 @@ typedef struct ta_member {
     tp_board_t *board;
     size_t board_bytes;
     int board_fd;
-    uint32_t asked;   //  actor: local members that asked for it
-    uint32_t closed;  //  actor: local members that closed it
+    uint32_t asked;             //  actor: local members that asked for it
+    uint32_t closed;            //  actor: local members that closed it
+    struct ta_member *leaving;  //  actor: next of those given up
     //  ------------------------------------------------- channel thread
     struct ta_op *ops[TP_SLOTS];  //  between nodes, by seq
     struct ta_local *locals;      //  on one node, for ranks that don't wait

@@ -70,7 +70,7 @@ s_decide (ta_channel_t *self, ta_op_t *op)
     op->wide = reduces && s_narrow_float (sig->dtype) &&
                sig->flags & (TP_SIG_WIDE | TP_SIG_REPRODUCIBLE);
     op->dtype = op->wide ? TUTTI_FLOAT32 : (tutti_dtype_t) sig->dtype;
-    op->element = tp_dtype_size (op->dtype);
+    op->element = tp_dtype_size ((int) op->dtype);
     op->eager = op->geo.small;
     op->root_node = sig->kind == TP_BROADCAST ? m->node_of[sig->root] : 0;
     uint32_t flags = reduces ? sig->flags : 0;
@@ -387,7 +387,7 @@ s_in_use (const ta_channel_t *self, const ta_seg_t *seg)
 void
 ta_op_drop (ta_channel_t *self, ta_op_t *op)
 {
-    for (uint32_t i = 0; i < TA_WINDOW; i++)
+    for (uint32_t i = 0; self->tx && i < TA_WINDOW; i++)
         if (op->seg[i].active && s_in_use (self, &op->seg[i]))
             return;
     for (uint32_t i = 0; i < TA_WINDOW; i++)

@@ -201,6 +201,7 @@ s_say_empty (ta_worker_t *self)
     if (self->told_empty == self->adopted)
         return;
     self->told_empty = self->adopted;
+    ta_job_progress (self);
     ta_relay_send (&self->relay, TA_EMPTY, (uint8_t *) &self->told_empty,
                    sizeof self->told_empty);
 }
@@ -244,6 +245,11 @@ s_close (ta_worker_t *self)
             ta_session_close (&self->session[i], self->memory);
     for (uint32_t i = 0; i < self->n_members; i++)
         ta_member_destroy (&self->members[i]);
+    while (self->leaving) {
+        ta_member_t *member = self->leaving;
+        self->leaving = member->leaving;
+        ta_member_destroy (&member);
+    }
     free (self->members);
     ta_memory_destroy (&self->memory);
     free (self->node_of);

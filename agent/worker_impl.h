@@ -35,6 +35,7 @@ typedef struct ta_worker {
     uint32_t sessions;      //  used ones
     ta_member_t **members;  //  ours
     uint32_t n_members;
+    ta_member_t *leaving;  //  given up, not yet given back by the channel
     //  From START.
     uint64_t incarnation;
     ta_roster_t roster;

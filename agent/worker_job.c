@@ -127,6 +127,18 @@ ta_job_fail_member (ta_worker_t *self, ta_member_t *member, tutti_err_t err,
     s_command (self, TA_CMD_FAIL, member);
 }
 
+//  The channel has let go of MEMBER.
+static void
+s_free_member (ta_worker_t *self, ta_member_t *member)
+{
+    ta_member_t **p = &self->leaving;
+    while (*p && *p != member)
+        p = &(*p)->leaving;
+    if (*p)
+        *p = member->leaving;
+    ta_member_destroy (&member);
+}
+
 //  Off the list now; freed when the channel gives it back.
 void
 ta_job_drop_member (ta_worker_t *self, ta_member_t *member)
@@ -142,6 +154,8 @@ ta_job_drop_member (ta_worker_t *self, ta_member_t *member)
     for (uint32_t i = 0; i < self->n_members; i++)
         if (self->members[i] == member)
             self->members[i] = self->members[--self->n_members];
+    member->leaving = self->leaving;
+    self->leaving = member;
     s_command (self, TA_CMD_REMOVE, member);
 }
 
@@ -475,7 +489,6 @@ ta_job_event (ta_worker_t *self, const ta_event_t *event)
 {
     Tutti__Envelope e = s_envelope (self);
     Tutti__Ready ready = TUTTI__READY__INIT;
-    ta_member_t *member = event->member;
     switch (event->type) {
     case TA_EV_READY:
         e.body_case = TUTTI__ENVELOPE__BODY_READY;
@@ -497,7 +510,7 @@ ta_job_event (ta_worker_t *self, const ta_event_t *event)
         s_tell_stall (self, event);
         break;
     case TA_EV_REMOVED:
-        ta_member_destroy (&member);
+        s_free_member (self, event->member);
         break;
     }
 }

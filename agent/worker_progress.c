@@ -79,15 +79,17 @@ void
 ta_job_progress (ta_worker_t *self)
 {
     ta_member_t *world = ta_job_member (self, TA_WORLD);
-    report_t *report = world ? calloc (1, sizeof *report) : NULL;
+    report_t *report = calloc (1, sizeof *report);
     if (!report)
         return;
     tutti__progress__init (&report->progress);
     report->progress.job = self->setup.job;
+    report->progress.epoch = self->roster.epoch;
     report->progress.wire_bytes = ta_channel_wire_bytes (self->channel);
     report->progress.cpu_us = s_cpu_us ();
     report->progress.transport = self->setup.transport;
-    s_report_ranks (world, report);
+    if (world)
+        s_report_ranks (world, report);
     s_report_kinds (self, report);
     size_t len = tutti__progress__get_packed_size (&report->progress);
     uint8_t *bytes = malloc (len + 1);
