@@ -37,8 +37,8 @@ s_job_send (void *arg, const char *node, Tutti__Envelope *e)
     if (!entry || tc_node_state (entry->node) == TC_NODE_LOST)
         return;
     if (!tc_coord_send (self, &entry->peer, e))
-        tc_log ("unsent", "message=%s job=%s node=%s", tp_msg_name (e), e->job,
-                node);
+        tc_log (TC_LOG_WARN, "unsent", "message=%s job=%s node=%s",
+                tp_msg_name (e), e->job, node);
 }
 
 static int64_t
@@ -153,8 +153,8 @@ s_refuse_join (tc_coord_t *self, const char *node, const Tutti__Envelope *e,
     answer.attempt = e->attempt;
     answer.body_case = TUTTI__ENVELOPE__BODY_REFUSE;
     answer.refuse = &refuse;
-    tc_log ("refuse", "job=%s rank=%u node=%s text=\"%s\"", e->job,
-            e->join->rank, node, text);
+    tc_log (TC_LOG_WARN, "refuse", "job=%s rank=%u node=%s text=\"%s\"",
+            e->job, e->join->rank, node, text);
     s_job_send (self, node, &answer);
 }
 
@@ -231,12 +231,13 @@ s_job_message (tc_coord_t *self, const char *node, const Tutti__Envelope *e)
     }
 }
 
+//  Without an epoch it is about the latest run.
 static void
 s_progress (tc_coord_t *self, const char *node, const Tutti__Progress *p)
 {
     tc_job_t *job = s_job (self, p->job);
-    if (job)
-        tc_job_progress (job, node, p);
+    if (job && (p->epoch == 0 || p->epoch == tc_job_epoch (job)))
+        tc_job_progress (job, node, p, self->now_ms);
     tc_tally_add (self->tally, node, p, self->now_ms);
 }
 
@@ -295,7 +296,7 @@ s_garbage (tc_coord_t *self, const tc_peer_t *peer, tutti_err_t err,
         zhashx_size (self->garbled) >= GARBLED_MAX)
         return;
     zhashx_insert (self->garbled, key, self);
-    tc_log ("garbage", "peer=%s text=\"%s\"", key, text);
+    tc_log (TC_LOG_WARN, "garbage", "peer=%s text=\"%s\"", key, text);
     if (err == TUTTI_EVERSION)
         tc_coord_refuse (self, peer, err, text);
 }
@@ -335,10 +336,24 @@ s_late (tc_coord_t *self, int64_t late_ms)
 {
     if (late_ms <= ROUND_MS)
         return;
+    self->late_ms += (uint64_t) late_ms;
     for (size_t i = 0; i < self->n_nodes; i++)
         tc_node_late (self->nodes[i]->node, late_ms);
     if (late_ms > self->options.patience.suspect)
-        tc_log ("late", "ms=%lld", (long long) late_ms);
+        tc_log (TC_LOG_WARN, "late", "ms=%lld", (long long) late_ms);
+}
+
+//  Runs of our forerunners that ended.
+static void
+s_restore (tc_coord_t *self)
+{
+    size_t n;
+    const tc_store_job_t *past = tc_store_history (self->store, &n);
+    self->jobs = n > 0 ? calloc (n, sizeof (self->jobs[0])) : NULL;
+    for (size_t i = 0; self->jobs && i < n; i++)
+        if (!tc_job_restore (&self->jobs[self->n_jobs], &past[i],
+                             &self->context))
+            self->n_jobs++;
 }
 
 tutti_err_t
@@ -360,10 +375,12 @@ tc_coord_new (tc_coord_t **self_p, const tc_coord_options_t *options,
     self->by_peer = zhashx_new ();
     self->garbled = zhashx_new ();
     self->now_ms = s_clock_ms ();
+    self->started_s = (int64_t) time (NULL);
     if (tc_tally_new (&self->tally)) {
         tc_coord_destroy (&self);
         return TUTTI_ENOMEM;
     }
+    s_restore (self);
     s_publish (self);
     *self_p = self;
     return TUTTI_OK;

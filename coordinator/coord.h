@@ -16,9 +16,9 @@
 
 #include <signal.h>
 
-#define TC_HISTORY 64  //  ended jobs that are still shown
-#define TC_RIVALS 16   //  undecided at a time
-#define TC_BODIES 32   //  more than there are kinds of messages
+#define TC_HISTORY TC_STORE_HISTORY  //  ended jobs that are still shown
+#define TC_RIVALS 16                 //  undecided at a time
+#define TC_BODIES 32                 //  more than there are kinds of messages
 
 typedef struct tc_coord_options {
     uint32_t heartbeat_ms;
@@ -58,7 +58,8 @@ typedef struct tc_coord {
     tc_rival_t rivals[TC_RIVALS];
     tc_job_t **jobs;  //  oldest first; of one name the last counts
     size_t n_jobs;
-    uint64_t messages[TC_BODIES], garbage;
+    uint64_t messages[TC_BODIES], garbage, late_ms;
+    int64_t started_s;  //  wall clock, to be shown
     int64_t now_ms, publish_ms;
     bool dirty;
 } tc_coord_t;

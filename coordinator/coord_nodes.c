@@ -138,8 +138,9 @@ s_add_node (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Hello *hello)
     zhashx_update (self->by_peer, key, entry);
     zhashx_update (self->by_name, hello->node, entry);
     tc_store_node (self->store, hello->node, hello->host, "ready");
-    tc_log ("hello", "node=%s host=%s data=%s version=%s peer=%s", hello->node,
-            hello->host, hello->data_host, hello->version, key);
+    tc_log (TC_LOG_INFO, "hello",
+            "node=%s host=\"%s\" data=\"%s\" version=\"%s\" peer=%s",
+            hello->node, hello->host, hello->data_host, hello->version, key);
     s_welcome (self, peer);
 }
 
@@ -152,7 +153,7 @@ s_refuse_node (tc_coord_t *self, const tc_peer_t *peer,
               "node %s is here already, from host %s; start this agent on "
               "host %s with another --node",
               hello->node, tc_node_host (entry->node), hello->host);
-    tc_log ("refuse", "node=%s text=\"%s\"", hello->node, text);
+    tc_log (TC_LOG_WARN, "refuse", "node=%s text=\"%s\"", hello->node, text);
     tc_coord_refuse (self, peer, TUTTI_EJOIN, text);
 }
 

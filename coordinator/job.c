@@ -43,9 +43,10 @@ s_event (tc_job_t *self, event_t event)
     if (next == ILLEGAL)
         return false;
     self->state = next;
-    tc_log ("job", "job=%s attempt=%u state=%s epoch=%lld text=\"%s\"",
-            self->name, self->attempt, s_rules[next].name,
-            (long long) self->epoch, self->text);
+    tc_log (next == TC_JOB_FAILED ? TC_LOG_WARN : TC_LOG_INFO, "job",
+            "job=%s attempt=%u state=%s epoch=%lld text=\"%s\"", self->name,
+            self->attempt, s_rules[next].name, (long long) self->epoch,
+            self->text);
     self->context->changed (self->context->arg, self);
     return true;
 }
@@ -82,8 +83,8 @@ s_refuse (tc_job_t *self, const char *node, uint32_t rank, tutti_err_t err,
     refuse.rank = rank;
     e.body_case = TUTTI__ENVELOPE__BODY_REFUSE;
     e.refuse = &refuse;
-    tc_log ("refuse", "job=%s rank=%u node=%s text=\"%s\"", self->name, rank,
-            node, text);
+    tc_log (TC_LOG_WARN, "refuse", "job=%s rank=%u node=%s text=\"%s\"",
+            self->name, rank, node, text);
     s_send (self, node, &e);
 }
 
@@ -157,6 +158,36 @@ tc_job_new (tc_job_t **self_p, const char *name, uint32_t attempt,
     return TUTTI_OK;
 }
 
+tutti_err_t
+tc_job_restore (tc_job_t **self_p, const tc_store_job_t *record,
+                const tc_job_context_t *context)
+{
+    int state = TC_JOB_FINISHED;
+    while (state < TC_JOB_STATES &&
+           strcmp (s_rules[state].name, record->state) != 0)
+        state++;
+    if (state == TC_JOB_STATES || record->size == 0 ||
+        record->size > TP_RANKS_MAX || !tp_name_ok (record->job))
+        return TUTTI_EINVAL;
+    tc_job_t *self = calloc (1, sizeof *self);
+    if (self)
+        self->rank = calloc (record->size, sizeof *self->rank);
+    if (!self || !self->rank) {
+        tc_job_destroy (&self);
+        return TUTTI_ENOMEM;
+    }
+    snprintf (self->name, sizeof self->name, "%s", record->job);
+    snprintf (self->text, sizeof self->text, "%s", record->text);
+    self->attempt = record->attempt;
+    self->size = record->size;
+    self->epoch = record->epoch;
+    self->context = context;
+    self->state = (tc_job_state_t) state;
+    self->muted = true;
+    *self_p = self;
+    return TUTTI_OK;
+}
+
 void
 tc_job_destroy (tc_job_t **self_p)
 {
@@ -169,8 +200,8 @@ tc_job_destroy (tc_job_t **self_p)
     *self_p = NULL;
 }
 
-static tc_part_t *
-s_part (tc_job_t *self, const char *node)
+tc_part_t *
+tc_job_part (const tc_job_t *self, const char *node)
 {
     for (size_t i = 0; i < self->parts; i++)
         if (strcmp (self->part[i].node, node) == 0)
@@ -194,32 +225,29 @@ s_add_part (tc_job_t *self, const char *node)
     return part;
 }
 
-//  Drop nodes whose ranks have all gone again while the job was forming.
+//  A node whose ranks have all gone again while the job was forming.
 static void
-s_drop_empty_parts (tc_job_t *self)
+s_drop_part (tc_job_t *self, uint32_t part)
 {
-    for (size_t i = 0; i < self->parts;) {
-        bool used = false;
-        for (uint32_t r = 0; r < self->size && !used; r++)
-            used = self->rank[r].joined &&
-                   strcmp (self->rank[r].node, self->part[i].node) == 0;
-        if (used)
-            i++;
-        else
-            self->part[i] = self->part[--self->parts];
-    }
+    uint32_t last = (uint32_t) --self->parts;
+    self->part[part] = self->part[last];
+    for (uint32_t r = 0; r < self->size; r++)
+        if (self->rank[r].joined && self->rank[r].part == last)
+            self->rank[r].part = part;
 }
 
 static void
 s_start (tc_job_t *self)
 {
     if (tc_job_order (self)) {
-        tc_log ("job", "job=%s error=\"no memory to start\"", self->name);
+        tc_log (TC_LOG_ERROR, "job", "job=%s error=\"no memory to start\"",
+                self->name);
         return;
     }
     self->epoch = self->context->epoch (self->context->arg);
     if (tc_job_tell_start (self)) {
-        tc_log ("job", "job=%s error=\"no memory to start\"", self->name);
+        tc_log (TC_LOG_ERROR, "job", "job=%s error=\"no memory to start\"",
+                self->name);
         return;
     }
     s_event (self, COMPLETE);
@@ -232,8 +260,8 @@ s_known (const tc_job_t *self, const char *node, const Tutti__Join *join)
     if (join->rank >= self->size)
         return false;
     const tc_rank_t *r = &self->rank[join->rank];
-    return r->joined && !r->left && !r->lost && !r->left && !r->lost &&
-           r->pid == join->pid && strcmp (r->node, node) == 0;
+    return r->joined && !r->left && !r->lost && r->pid == join->pid &&
+           strcmp (r->node, node) == 0;
 }
 
 void
@@ -243,7 +271,7 @@ tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
     char text[TP_TEXT_MAX];
     if (s_known (self, node, join))
         return;
-    tc_part_t *part = s_part (self, node);
+    tc_part_t *part = tc_job_part (self, node);
     if (!tc_job_admits (self, node, join, text)) {
         //  A rank that has left may come again once the others have, too.
         bool again = join->rank < self->size && self->rank[join->rank].left;
@@ -260,7 +288,10 @@ tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
     }
     snprintf (part->data, sizeof part->data, "%s", join->data[0]);
     tc_rank_t *rank = &self->rank[join->rank];
-    *rank = (tc_rank_t){ .joined = true, .pid = join->pid };
+    *rank = (tc_rank_t){ .joined = true,
+                         .pid = join->pid,
+                         .part = (uint32_t) (part - self->part) };
+    part->ranks++;
     snprintf (rank->node, sizeof rank->node, "%s", node);
     snprintf (rank->host, sizeof rank->host, "%s", join->host);
     if (self->joined == 0)
@@ -274,7 +305,7 @@ tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
 void
 tc_job_ready (tc_job_t *self, const char *node)
 {
-    tc_part_t *part = s_part (self, node);
+    tc_part_t *part = tc_job_part (self, node);
     if (!part || self->state != TC_JOB_STARTING)
         return;
     part->ready = true;
@@ -295,12 +326,14 @@ tc_job_ready (tc_job_t *self, const char *node)
 static void
 s_unjoin (tc_job_t *self, uint32_t rank, int64_t now_ms)
 {
+    uint32_t part = self->rank[rank].part;
     self->rank[rank] = (tc_rank_t){ .joined = false };
     self->joined--;
     for (uint32_t r = 0; rank == self->first && r < self->size; r++)
         if (self->rank[r].joined)
             self->first = r;  //  someone to name in a refusal
-    s_drop_empty_parts (self);
+    if (--self->part[part].ranks == 0)
+        s_drop_part (self, part);
     if (self->joined == 0)
         s_event (self, LEFT_ALL);
     else
@@ -394,7 +427,7 @@ tc_job_abort (tc_job_t *self, const char *node, const Tutti__Abort *abort)
     Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
     Tutti__Abort copy = *abort;
     copy.base.n_unknown_fields = 0;  //  only what we understood goes on
-    if (!s_part (self, node))
+    if (!tc_job_part (self, node))
         return;
     e.body_case = TUTTI__ENVELOPE__BODY_ABORT;
     e.abort = &copy;
@@ -422,7 +455,7 @@ s_tell_mismatch (tc_job_t *self, const tc_part_t *a, const tc_part_t *b)
 void
 tc_job_stall (tc_job_t *self, const char *node, const Tutti__Stall *stall)
 {
-    tc_part_t *part = s_part (self, node);
+    tc_part_t *part = tc_job_part (self, node);
     if (!part || self->state != TC_JOB_RUNNING)
         return;
     part->stall_comm = stall->comm;
@@ -467,107 +500,14 @@ tc_job_mute (tc_job_t *self)
 }
 
 void
-tc_job_progress (tc_job_t *self, const char *node,
-                 const Tutti__Progress *progress)
-{
-    tc_part_t *part = s_part (self, node);
-    if (!part)
-        return;
-    part->wire_bytes = progress->wire_bytes;
-    part->cpu_us = progress->cpu_us;
-    for (size_t i = 0; i < progress->n_ranks; i++) {
-        const Tutti__RankProgress *p = progress->ranks[i];
-        if (p->rank >= self->size ||
-            strcmp (self->rank[p->rank].node, node) != 0)
-            continue;
-        tc_rank_t *rank = &self->rank[p->rank];
-        rank->seq = p->seq;
-        rank->waiting = p->waiting;
-        snprintf (rank->op, sizeof rank->op, "%s", p->op);
-        snprintf (rank->path, sizeof rank->path, "%.15s", p->path);
-    }
-}
-
-void
 tc_job_tick (tc_job_t *self, int64_t now_ms)
 {
-    if (self->state == TC_JOB_FORMING && now_ms >= self->remind_ms)
+    if (self->state != TC_JOB_FORMING || now_ms < self->remind_ms)
+        return;
+    if (self->joined == self->size)
+        s_start (self);  //  there was no memory
+    if (self->state == TC_JOB_FORMING)
         s_tell_forming (self, now_ms);
-}
-
-//  ------------------------------------------------------------------ queries
-
-const char *
-tc_job_name (const tc_job_t *self)
-{
-    return self->name;
-}
-
-uint32_t
-tc_job_attempt (const tc_job_t *self)
-{
-    return self->attempt;
-}
-
-tc_job_state_t
-tc_job_state (const tc_job_t *self)
-{
-    return self->state;
-}
-
-int64_t
-tc_job_epoch (const tc_job_t *self)
-{
-    return self->epoch;
-}
-
-uint32_t
-tc_job_joined (const tc_job_t *self)
-{
-    return self->joined;
-}
-
-uint32_t
-tc_job_size (const tc_job_t *self)
-{
-    return self->size;
-}
-
-const tc_rank_t *
-tc_job_rank (const tc_job_t *self, uint32_t rank)
-{
-    return &self->rank[rank];
-}
-
-const tc_part_t *
-tc_job_parts (const tc_job_t *self, size_t *n_p)
-{
-    *n_p = self->parts;
-    return self->part;
-}
-
-const char *
-tc_job_text (const tc_job_t *self)
-{
-    return self->text;
-}
-
-void
-tc_job_missing (const tc_job_t *self, char *text, size_t len)
-{
-    size_t at = 0;
-    text[0] = 0;
-    for (uint32_t r = 0; r < self->size && at + 32 < len; r++) {
-        uint32_t end = r;
-        if (self->rank[r].joined)
-            continue;
-        while (end + 1 < self->size && !self->rank[end + 1].joined)
-            end++;
-        at += (size_t) snprintf (text + at, len - at,
-                                 end > r ? "%s%u-%u" : "%s%u",
-                                 at > 0 ? ", " : "", r, end);
-        r = end;
-    }
 }
 
 const char *

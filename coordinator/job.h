@@ -10,6 +10,7 @@
 #ifndef TC_JOB_H
 #define TC_JOB_H
 
+#include "coordinator/store.h"
 #include "protocol/msg.h"
 #include "protocol/plan.h"
 
@@ -29,18 +30,29 @@ typedef struct tc_rank {
     char node[TP_NAME_MAX];
     char host[TP_NAME_MAX];
     uint32_t pid;
-    uint64_t seq;  //  last finished op of the world
+    uint32_t part;  //  index of its node, while joined
+    uint64_t seq;   //  last finished op of the world
     char op[96];
     char path[16];
     bool waiting;
 } tc_rank_t;
 
+//  How much of its time a node communicates, measured from heartbeats.
+typedef struct tc_share {
+    bool begun, known;
+    int64_t since_ms;  //  of the window that is open
+    uint64_t us, ops;  //  then
+    double value;      //  of the last whole window, 0 to 1
+} tc_share_t;
+
 //  One node of the job.
 typedef struct tc_part {
     char node[TP_NAME_MAX];
     char data[TP_TEXT_MAX];  //  where its worker listens
+    uint32_t ranks;          //  how many joined from here
     bool ready;
     uint64_t wire_bytes, cpu_us;
+    tc_share_t share;
     uint64_t stall_comm, stall_seq;  //  op that it waits in; seq 0: none
     tp_sig_t stall_sig;
     char stall_text[200];
@@ -66,6 +78,13 @@ tc_job_new (tc_job_t **self_p, const char *name, uint32_t attempt,
             int64_t now_ms);
 void
 tc_job_destroy (tc_job_t **self_p);
+
+//  A run that ended before the coordinator was started: shown, no more. Its
+//  ranks are not known. TUTTI_EINVAL: the record is of no such run;
+//  TUTTI_ENOMEM.
+tutti_err_t
+tc_job_restore (tc_job_t **self_p, const tc_store_job_t *record,
+                const tc_job_context_t *context);
 
 //  A rank wants in, from NODE. Refused with a sentence, or taken; the last
 //  one starts the job.
@@ -107,7 +126,7 @@ tc_job_mute (tc_job_t *self);
 //  What NODE's worker reports.
 void
 tc_job_progress (tc_job_t *self, const char *node,
-                 const Tutti__Progress *progress);
+                 const Tutti__Progress *progress, int64_t now_ms);
 
 //  Time passes: remind who waits. Call some times a second.
 void
@@ -131,6 +150,8 @@ tc_job_rank (const tc_job_t *self, uint32_t rank);
 const tc_part_t *
 tc_job_parts (const tc_job_t *self,
               size_t *n_p);  //  in ring order once started
+double
+tc_job_comm_share (const tc_job_t *self);  //  0 to 1; < 0: not known
 const char *
 tc_job_text (const tc_job_t *self);  //  why it failed
 void

@@ -10,7 +10,7 @@ struct tc_job {
     char name[TP_NAME_MAX];
     uint32_t attempt, size;
     const tc_job_context_t *context;
-    tc_job_state_t state;  //  written by s_event in job.c only
+    tc_job_state_t state;  //  written by s_event and restore in job.c
     bool muted;
     int64_t epoch;
     int64_t told_ms, remind_ms;  //  FORMING: last and next
@@ -29,6 +29,10 @@ struct tc_job {
 bool
 tc_job_admits (const tc_job_t *self, const char *node, const Tutti__Join *join,
                char *text);
+
+//  The part of a node, or NULL.
+tc_part_t *
+tc_job_part (const tc_job_t *self, const char *node);
 
 //  Put the parts in ring order. TUTTI_ENOMEM.
 tutti_err_t

@@ -14,18 +14,25 @@ tc_job_order (tc_job_t *self)
 {
     const char **names = calloc (self->parts, sizeof *names);
     uint32_t *order = calloc (self->parts, sizeof *order);
+    uint32_t *place = calloc (self->parts, sizeof *place);
     tc_part_t *sorted = calloc (self->parts, sizeof *sorted);
-    tutti_err_t err = names && order && sorted ? TUTTI_OK : TUTTI_ENOMEM;
+    tutti_err_t err =
+        names && order && place && sorted ? TUTTI_OK : TUTTI_ENOMEM;
     if (!err) {
         for (size_t i = 0; i < self->parts; i++)
             names[i] = self->part[i].node;
         tc_ring_order (names, self->parts, NULL, order);
-        for (size_t i = 0; i < self->parts; i++)
+        for (size_t i = 0; i < self->parts; i++) {
             sorted[i] = self->part[order[i]];
+            place[order[i]] = (uint32_t) i;
+        }
+        for (uint32_t r = 0; r < self->size; r++)
+            self->rank[r].part = place[self->rank[r].part];
         memcpy (self->part, sorted, self->parts * sizeof *sorted);
     }
     free (names);
     free (order);
+    free (place);
     free (sorted);
     return err;
 }
@@ -52,11 +59,12 @@ s_fill_members (tc_job_t *self, start_t *s)
         m->data = &s->data[i];
         m->n_data = 1;
         m->ranks = s->ranks + at;
-        for (uint32_t r = 0; r < self->size; r++)
-            if (strcmp (self->rank[r].node, m->node) == 0)
-                s->ranks[at++] = r;
-        m->n_ranks = (size_t) (s->ranks + at - m->ranks);
+        at += self->part[i].ranks;
         s->members[i] = m;
+    }
+    for (uint32_t r = 0; r < self->size; r++) {
+        Tutti__Member *m = &s->member[self->rank[r].part];
+        m->ranks[m->n_ranks++] = r;
     }
 }
 

@@ -7,8 +7,14 @@
 #include <time.h>
 #include <unistd.h>
 
+static const char *const s_levels[] = {
+    [TC_LOG_INFO] = "info",
+    [TC_LOG_WARN] = "warn",
+    [TC_LOG_ERROR] = "error",
+};
+
 void
-tc_log (const char *event, const char *format, ...)
+tc_log (tc_log_level_t level, const char *event, const char *format, ...)
 {
     char line[1024], stamp[32];
     struct timespec now;
@@ -16,8 +22,8 @@ tc_log (const char *event, const char *format, ...)
     clock_gettime (CLOCK_REALTIME, &now);
     gmtime_r (&now.tv_sec, &tm);
     strftime (stamp, sizeof stamp, "%Y-%m-%dT%H:%M:%S", &tm);
-    int at = snprintf (line, sizeof line, "time=%s.%03ldZ event=%s ", stamp,
-                       now.tv_nsec / 1000000, event);
+    int at = snprintf (line, sizeof line, "time=%s.%03ldZ level=%s event=%s ",
+                       stamp, now.tv_nsec / 1000000, s_levels[level], event);
     va_list args;
     va_start (args, format);
     int more =

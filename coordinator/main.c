@@ -16,7 +16,8 @@ static const char s_help[] =
     "tutti-coordinator: rendezvous, ring order, health and status of a "
     "cluster\n"
     "usage: tutti-coordinator [OPTION...]\n"
-    "  --bind ENDPOINT     control messages (tcp://127.0.0.1:7070)\n"
+    "  --bind ENDPOINT     control messages (tcp://*:7070; with --insecure\n"
+    "                      tcp://127.0.0.1:7070)\n"
     "  --http HOST:PORT    status endpoint (127.0.0.1:7071)\n"
     "  --state sqlite:PATH what survives a restart (none: kept in memory)\n"
     "  --keys FILE|fd:N    lines coordinator_secret, coordinator_public,\n"
@@ -222,7 +223,8 @@ s_serve (options_t *o)
                 tc_http_url (http), tc_wire_key (wire));
         fflush (stdout);
         if (c->insecure)
-            tc_log ("insecure", "text=\"anybody who reaches %s may join\"",
+            tc_log (TC_LOG_WARN, "insecure",
+                    "text=\"anybody who reaches %s may join\"",
                     tc_wire_endpoint (wire));
         tc_coord_run (coord, &s_stop);
     }
@@ -236,8 +238,7 @@ s_serve (options_t *o)
 int
 main (int argc, char **argv)
 {
-    options_t o = { .bind = "tcp://127.0.0.1:7070",
-                    .http = "127.0.0.1:7071",
+    options_t o = { .http = "127.0.0.1:7071",
                     .coord = { .heartbeat_ms = 200,
                                .patience = { 1000, 5000 } } };
     int option;
@@ -247,6 +248,8 @@ main (int argc, char **argv)
     if (optind < argc)
         s_refuse ("unknown argument ", argv[optind]);
     s_check (&o);
+    if (!o.bind)  //  all addresses only where keys decide who comes in
+        o.bind = o.coord.insecure ? "tcp://127.0.0.1:7070" : "tcp://*:7070";
     if (sodium_init () < 0)
         return s_fail (TUTTI_ESTATE, "libsodium cannot start");
     s_set_signals ();

@@ -39,8 +39,9 @@ static void
 s_enter (tc_node_t *self, tc_node_state_t state, int64_t now_ms)
 {
     if (state != self->state)
-        tc_log ("node", "node=%s state=%s was=%s", self->name,
-                s_rules[state].name, s_rules[self->state].name);
+        tc_log (state == TC_NODE_READY ? TC_LOG_INFO : TC_LOG_WARN, "node",
+                "node=%s state=%s was=%s", self->name, s_rules[state].name,
+                s_rules[self->state].name);
     self->deadline = INT64_MAX;
     if (state == TC_NODE_READY)
         self->deadline = now_ms + self->patience.suspect;

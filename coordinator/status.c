@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #define STRING_(x) #x
 #define STRING(x) STRING_ (x)
@@ -93,6 +94,13 @@ s_missing (const tc_job_t *job)
 }
 
 static json_t *
+s_share (const tc_job_t *job)
+{
+    double share = tc_job_comm_share (job);
+    return share < 0 ? json_null () : json_real (share);
+}
+
+static json_t *
 s_job (const tc_job_t *job)
 {
     size_t n;
@@ -104,17 +112,19 @@ s_job (const tc_job_t *job)
         wire += (json_int_t) part[i].wire_bytes;
         cpu += (json_int_t) part[i].cpu_us;
     }
-    for (uint32_t r = 0; r < tc_job_size (job); r++)
+    bool known = s_alive (job) || tc_job_joined (job) > 0;
+    for (uint32_t r = 0; known && r < tc_job_size (job); r++)
         json_array_append_new (ranks, s_rank (r, tc_job_rank (job, r)));
     return json_pack (
-        "{s:s, s:I, s:s, s:s, s:I, s:I, s:o, s:o, s:n, s:I, s:I, s:o, s:[], "
+        "{s:s, s:I, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:[], "
         "s:n, s:o}",
         "job", tc_job_name (job), "attempt", (json_int_t) tc_job_attempt (job),
         "tenant", "", "state", tc_job_state_name (tc_job_state (job)), "epoch",
         (json_int_t) tc_job_epoch (job), "size",
         (json_int_t) tc_job_size (job), "missing", s_missing (job), "ring",
-        ring, "comm_share", "wire_bytes", wire, "cpu_us", cpu, "ranks", ranks,
-        "stragglers", "stall", "text", s_text (tc_job_text (job)));
+        ring, "comm_share", s_share (job), "wire_bytes", wire, "cpu_us", cpu,
+        "ranks", ranks, "stragglers", "stall", "text",
+        s_text (tc_job_text (job)));
 }
 
 static json_t *
@@ -243,6 +253,39 @@ s_state_metrics (page_t *page, const tc_coord_t *coord)
     }
 }
 
+//  Names may be used again; of one name the last is the job that runs.
+static void
+s_share_metrics (page_t *page, const tc_coord_t *coord)
+{
+    s_family (page, "tutti_comm_share", "gauge",
+              "Share of its time that a running job communicates.");
+    for (size_t i = 0; i < coord->n_jobs; i++)
+        if (tc_job_comm_share (coord->jobs[i]) >= 0)
+            fprintf (page->file, "tutti_comm_share{job=\"%s\"} %.4f\n",
+                     tc_job_name (coord->jobs[i]),
+                     tc_job_comm_share (coord->jobs[i]));
+}
+
+static void
+s_process_metrics (page_t *page, const tc_coord_t *coord)
+{
+    struct rusage u;
+    getrusage (RUSAGE_SELF, &u);
+    s_family (page, "tutti_coordinator_late_seconds_total", "counter",
+              "Time that the control loop overslept.");
+    fprintf (page->file, "tutti_coordinator_late_seconds_total %.3f\n",
+             (double) coord->late_ms / 1000.0);
+    s_family (page, "process_cpu_seconds_total", "counter",
+              "Processor time of the coordinator.");
+    fprintf (page->file, "process_cpu_seconds_total %.3f\n",
+             (double) (u.ru_utime.tv_sec + u.ru_stime.tv_sec) +
+                 (double) (u.ru_utime.tv_usec + u.ru_stime.tv_usec) * 1e-6);
+    s_family (page, "process_start_time_seconds", "gauge",
+              "When the coordinator started, seconds since 1970.");
+    fprintf (page->file, "process_start_time_seconds %lld\n",
+             (long long) coord->started_s);
+}
+
 static void
 s_message_metrics (page_t *page, const tc_coord_t *coord)
 {
@@ -274,7 +317,9 @@ s_metrics (const tc_coord_t *coord, bool open)
     s_op_metrics (&page, tc_tally_totals (coord->tally));
     s_byte_metrics (&page, tc_tally_totals (coord->tally));
     s_state_metrics (&page, coord);
+    s_share_metrics (&page, coord);
     s_message_metrics (&page, coord);
+    s_process_metrics (&page, coord);
     if (open)
         fputs ("# EOF\n", page.file);
     fclose (page.file);

@@ -2,7 +2,7 @@
 //
 //  An actor of its own: the loop hands over records and goes on; only open
 //  waits for the disk. What was handed over is on disk some milliseconds
-//  later, in order.
+//  later, in order. A file has one coordinator at a time.
 //
 //  Threads: open and close by the owner; the others from the loop.
 
@@ -11,7 +11,9 @@
 
 #include "protocol/types.h"
 
-#define TC_STORE_EPOCHS 1000  //  reserved at a time
+#define TC_STORE_EPOCHS 1000   //  reserved at a time
+#define TC_STORE_HISTORY 64    //  ended jobs that are read at open
+#define TC_STORE_EVENTS 10000  //  kept at open, older ones go
 
 typedef struct tc_store tc_store_t;
 
@@ -27,7 +29,8 @@ typedef struct tc_store_job {
 //  URL is "sqlite:PATH"; NULL: nothing is kept (a private run).
 //  *last_epoch_p is the highest epoch that may have been given out, 0 at
 //  first; TC_STORE_EPOCHS more are on disk as given out when this returns.
-//  INCARNATION is of this start. TUTTI_EINVAL with one sentence in TEXT.
+//  INCARNATION is of this start. TUTTI_EINVAL, or TUTTI_ESTATE if another
+//  coordinator has the file, with one sentence in TEXT; TUTTI_ENOMEM.
 tutti_err_t
 tc_store_open (tc_store_t **self_p, const char *url, uint64_t incarnation,
                int64_t *last_epoch_p, char *text);
@@ -36,15 +39,23 @@ tc_store_open (tc_store_t **self_p, const char *url, uint64_t incarnation,
 void
 tc_store_close (tc_store_t **self_p);
 
-//  Queue a record; copied. Dropped, with a line in the log, if the queue is
-//  full: a slow disk must not stop the service. SELF may be NULL. EPOCH: the
-//  highest that is reserved from now on.
+//  Jobs that had finished or failed when the store was opened, the oldest
+//  first; valid as long as the store. SELF may be NULL.
+const tc_store_job_t *
+tc_store_history (const tc_store_t *self, size_t *n_p);
+
+//  Queue a record; copied. Dropped if the queue is full, for a slow disk must
+//  not stop the service: the log says when it begins, and how many were
+//  dropped. SELF may be NULL.
 void
 tc_store_job (tc_store_t *self, const tc_store_job_t *job);
 void
-tc_store_epoch (tc_store_t *self, int64_t epoch);
-void
 tc_store_node (tc_store_t *self, const char *node, const char *host,
                const char *state);
+
+//  The highest epoch that is reserved from now on. Never dropped, and
+//  written before the records that wait. SELF may be NULL.
+void
+tc_store_epoch (tc_store_t *self, int64_t epoch);
 
 #endif

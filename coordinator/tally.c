@@ -17,7 +17,7 @@ typedef struct seen {
 
 //  Owned by the coordinator's loop.
 struct tc_tally {
-    zhashx_t *seen;  //  "node/job" -> seen_t
+    zhashx_t *seen;  //  "node/job/epoch" -> seen_t
     tc_totals_t totals;
 };
 
@@ -67,10 +67,12 @@ s_forget_old (tc_tally_t *self, int64_t now_ms)
 }
 
 static seen_t *
-s_seen (tc_tally_t *self, const char *node, const char *job, int64_t now_ms)
+s_seen (tc_tally_t *self, const char *node, const Tutti__Progress *progress,
+        int64_t now_ms)
 {
-    char key[2 * TP_NAME_MAX];
-    snprintf (key, sizeof key, "%.63s/%.63s", node, job);
+    char key[2 * TP_NAME_MAX + 24];
+    snprintf (key, sizeof key, "%.63s/%.63s/%lld", node, progress->job,
+              (long long) progress->epoch);
     seen_t *seen = zhashx_lookup (self->seen, key);
     if (seen)
         return seen;
@@ -84,7 +86,8 @@ s_seen (tc_tally_t *self, const char *node, const char *job, int64_t now_ms)
     return seen;
 }
 
-//  A counter that fell belongs to a new worker: all of it is new.
+//  A counter that fell belongs to a new worker: all of it is new. Where the
+//  epoch is told this is not needed.
 static void
 s_grow (uint64_t *total, uint64_t *last, uint64_t now)
 {
@@ -111,7 +114,7 @@ void
 tc_tally_add (tc_tally_t *self, const char *node,
               const Tutti__Progress *progress, int64_t now_ms)
 {
-    seen_t *seen = s_seen (self, node, progress->job, now_ms);
+    seen_t *seen = s_seen (self, node, progress, now_ms);
     if (!seen)
         return;
     seen->at_ms = now_ms;

@@ -158,7 +158,10 @@ s_zap_receive (void *zap, char frames[8][256], size_t *lens)
     size_t size = sizeof more;
     while (more) {
         char spare[256];
-        int got = zmq_recv (zap, n < 8 ? frames[n] : spare, 256, 0);
+        int got;
+        do
+            got = zmq_recv (zap, n < 8 ? frames[n] : spare, 256, 0);
+        while (got < 0 && zmq_errno () == EINTR);
         if (got < 0)
             return -1;
         if (n < 8)
@@ -186,7 +189,8 @@ s_zap_thread (void *arg)
         if (ok)
             zmq_z85_encode (user, (uint8_t *) frames[6], 32);
         else
-            tc_log ("denied", "address=%.*s", (int) lens[3], frames[3]);
+            tc_log (TC_LOG_WARN, "denied", "address=%.*s", (int) lens[3],
+                    frames[3]);
         zmq_send (self->zap, "1.0", 3, ZMQ_SNDMORE);
         zmq_send (self->zap, frames[1], lens[1], ZMQ_SNDMORE);
         zmq_send (self->zap, ok ? "200" : "400", 3, ZMQ_SNDMORE);

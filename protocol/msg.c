@@ -86,6 +86,8 @@ s_progress (const Tutti__Progress *m)
     const char *wrong = s_name (m->job);
     if (!wrong)
         wrong = s_text (m->transport, TP_NAME_MAX);
+    if (!wrong && m->epoch < 0)
+        wrong = "an epoch is negative";
     if (!wrong && (m->n_ranks > TP_LOCAL_MAX || m->n_kinds > TP_KINDS))
         wrong = "a list is too long";
     for (size_t i = 0; !wrong && i < m->n_ranks; i++) {
@@ -117,6 +119,8 @@ s_config (const Tutti__Config *m)
 {
     if (!m)
         return "a config is missing";
+    if (m->elastic_min > m->elastic_max || m->elastic_max > TP_RANKS_MAX)
+        return "an elastic range is none";
     const char *wrong = s_text (m->algorithm, TP_NAME_MAX);
     return wrong ? wrong : s_text (m->transport, TP_NAME_MAX);
 }
@@ -163,6 +167,40 @@ s_plan (const Tutti__Plan *m)
     return m->channels <= TP_CHANNELS_MAX ? NULL : "too many channels";
 }
 
+//  SEEN has a bit for every rank: each belongs to one node.
+static const char *
+s_member (const Tutti__Member *m, uint32_t size, uint8_t *seen)
+{
+    const char *wrong = s_name (m->node);
+    if (!wrong)
+        wrong = s_data (m->n_data, m->data);
+    if (!wrong && (m->n_ranks == 0 || m->n_ranks > TP_LOCAL_MAX))
+        wrong = "a node's ranks are too few or too many";
+    for (size_t k = 0; !wrong && k < m->n_ranks; k++) {
+        uint32_t rank = m->ranks[k];
+        if (rank >= size)
+            return "a rank is out of range";
+        uint8_t bit = (uint8_t) (1u << rank % 8);
+        if (seen[rank / 8] & bit)
+            return "a rank is there twice";
+        seen[rank / 8] |= bit;
+    }
+    return wrong;
+}
+
+static const char *
+s_members (const Tutti__Start *m)
+{
+    uint8_t seen[TP_RANKS_MAX / 8] = { 0 };
+    const char *wrong = NULL;
+    size_t ranks = 0;
+    for (size_t i = 0; !wrong && i < m->n_members; i++) {
+        wrong = s_member (m->members[i], m->size, seen);
+        ranks += m->members[i]->n_ranks;
+    }
+    return wrong || ranks == m->size ? wrong : "ranks do not add up";
+}
+
 static const char *
 s_start (const Tutti__Start *m)
 {
@@ -174,19 +212,7 @@ s_start (const Tutti__Start *m)
     if (!wrong && (m->size == 0 || m->size > TP_RANKS_MAX ||
                    m->n_members == 0 || m->n_members > TP_NODES_MAX))
         wrong = "a job's size is out of range";
-    size_t ranks = 0;
-    for (size_t i = 0; !wrong && i < m->n_members; i++) {
-        const Tutti__Member *member = m->members[i];
-        wrong = s_name (member->node);
-        if (!wrong)
-            wrong = s_data (member->n_data, member->data);
-        ranks += member->n_ranks;
-        if (!wrong && (member->n_ranks == 0 || member->n_ranks > TP_LOCAL_MAX))
-            wrong = "a node's ranks are too few or too many";
-        for (size_t k = 0; !wrong && k < member->n_ranks; k++)
-            wrong = s_rank (member->ranks[k]);
-    }
-    return wrong || ranks == m->size ? wrong : "ranks do not add up";
+    return wrong ? wrong : s_members (m);
 }
 
 static const char *
@@ -297,6 +323,8 @@ tp_msg_unpack (const uint8_t *bytes, size_t len, Tutti__Envelope **envelope_p,
         tp_msg_free (&e);
         return TUTTI_EVERSION;
     }
+    if (!wrong && e->epoch < 0)
+        wrong = "an epoch is negative";
     if (!wrong)
         wrong = s_job (e);
     if (!wrong)

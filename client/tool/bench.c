@@ -20,8 +20,11 @@ bench_check (const bench_t *self, tutti_err_t err)
 {
     if (err == TUTTI_OK)
         return;
-    tool_error ("bench: rank %d: %s: %s", self->rank, tutti_err_name (err),
-                tutti_last_error ());
+    const char *name = tutti_err_name (err), *why = tutti_last_error ();
+    if (self->rank >= 0)
+        tool_error ("bench: rank %d: %s: %s", self->rank, name, why);
+    else
+        tool_error ("bench: cannot join the job: %s: %s", name, why);
     exit (TOOL_FAILED);
 }
 

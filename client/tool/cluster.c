@@ -23,8 +23,9 @@
 #define LINE_MAX_BYTES 512
 #define READY_MS 10000
 #define DRAIN_MS 1000
-#define LOG_TAIL_BYTES 4096
-#define LOG_TAIL_LINES 12
+#define STOP_MS 5000  //  from SIGTERM to SIGKILL
+#define LOG_TAIL_BYTES 16384
+#define LOG_TAIL_LINES 20
 #define ARGUMENTS_MAX 20
 
 //  A coordinator or an agent.
@@ -394,11 +395,13 @@ cluster_start (const cluster_options_t *options, int stop_fd)
     return self;
 }
 
+//  Kills it if it is still there at DEADLINE.
 static void
-s_stop_unit (unit_t *unit)
+s_stop_unit (unit_t *unit, int64_t deadline)
 {
+    int64_t left = deadline - tool_now_ms ();
     if (unit->pid > 0)
-        spawn_end (unit->pid, DRAIN_MS);
+        spawn_end (unit->pid, left > 0 ? (int) left : 0);
     unit->pid = 0;
     if (unit->out >= 0)
         close (unit->out);
@@ -412,14 +415,15 @@ cluster_stop (cluster_t **self_p)
     cluster_t *self = *self_p;
     if (!self)
         return;
+    int64_t deadline = tool_now_ms () + STOP_MS;
     for (int i = 0; i < self->options->nodes; i++)
         if (self->nodes[i].unit.pid > 0)
             spawn_signal (self->nodes[i].unit.pid, SIGTERM);
     for (int i = 0; i < self->options->nodes; i++)
-        s_stop_unit (&self->nodes[i].unit);
+        s_stop_unit (&self->nodes[i].unit, deadline);
     if (self->coordinator.pid > 0)
         spawn_signal (self->coordinator.pid, SIGTERM);
-    s_stop_unit (&self->coordinator);
+    s_stop_unit (&self->coordinator, tool_now_ms () + STOP_MS);
     free (self->nodes);
     free (self);
     *self_p = NULL;

@@ -18,7 +18,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#define GRACE_MS 5000  //  of each step of the ladder
+#define GRACE_MS 5000  //  to end by themselves
+#define ASKED_MS 2000  //  from SIGTERM to SIGKILL
 #define STATUS_TIMEOUT 124
 #define VARIABLES 12
 #define VARIABLE_BYTES 320
@@ -233,7 +234,10 @@ s_enter (ranks_t *self, stage_t stage)
     if (stage == KILLED)
         s_signal_all (self, SIGKILL);
     self->stage = stage;
-    self->deadline = stage == KILLED ? INT64_MAX : tool_now_ms () + GRACE_MS;
+    self->deadline = INT64_MAX;
+    if (stage != KILLED)
+        self->deadline =
+            tool_now_ms () + (stage == ASKED ? ASKED_MS : GRACE_MS);
 }
 
 static void

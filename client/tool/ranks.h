@@ -7,7 +7,7 @@
 //  KILLED    -        -        -         -
 //
 //  A rank that fails leaves the others 5 s to end by themselves (RUNNING to
-//  PATIENT), SIGTERM another 5 s, then SIGKILL. A signal to the tool goes to
+//  PATIENT), SIGTERM another 2 s, then SIGKILL. A signal to the tool goes to
 //  the ranks; the second one kills. --timeout is EXPIRED.
 
 #ifndef TOOL_RANKS_H

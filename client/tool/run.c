@@ -41,8 +41,8 @@ static const char s_help[] =
     "      --addresses LIST the nodes' addresses in them\n"
     "\n"
     "Exit status: of the first rank that failed, 128 + signal if it was\n"
-    "killed; the others are given 5 s, then SIGTERM, then SIGKILL. Nothing\n"
-    "is left running.\n";
+    "killed; the others are given 5 s, then SIGTERM, 2 s, then SIGKILL.\n"
+    "Nothing is left running.\n";
 
 enum {
     NODES = 256,

@@ -15,6 +15,8 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(
     os.path.abspath(__file__))))
 BUILD = os.environ.get('TUTTI_BUILD', os.path.join(ROOT, 'build'))
 TUTTI = os.path.join(BUILD, 'bin', 'tutti')
+AGENT = os.path.join(BUILD, 'bin', 'tutti-agent')
+COORDINATOR = os.path.join(BUILD, 'bin', 'tutti-coordinator')
 EXAMPLES = os.path.join(BUILD, 'bin', 'examples')
 
 

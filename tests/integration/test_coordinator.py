@@ -322,6 +322,26 @@ def test_options_by_environment(scene):
     assert one(agent.wait(WELCOME), 1) == 70
 
 
+def test_lines_of_the_log(scene):
+    coordinator, a, b = cast(scene, "n1", "n2")
+    running(a, b)
+    b.lost(1)
+    a.wait(LOST)
+    a.raw(b"\xff")
+    coordinator.until(lambda: "event=garbage" in coordinator.log())
+    levels = {}
+    for line in coordinator.log().splitlines():
+        match = re.fullmatch(
+            r'time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z '
+            r'level=(info|warn|error) event=(\w+)( \w+=("[^"]*"|\S+))*',
+            line)
+        assert match, line
+        levels.setdefault(match[2], set()).add(match[1])
+    assert levels["insecure"] == {"warn"} and levels["hello"] == {"info"}
+    assert levels["job"] == {"info", "warn"}
+    assert levels["garbage"] == {"warn"}
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_it(scene, number):
     coordinator = scene(Coordinator(scene.path))
@@ -579,6 +599,29 @@ def test_garbage_is_counted_and_logged_once(scene):
     a.hello()
 
 
+def test_raw_garbage_on_the_control_port(scene):
+    coordinator, a, b = cast(scene, "n1", "n2")
+    running(a, b)
+    port = int(coordinator.url.rsplit(":", 1)[1])
+    greeting = b"\xff" + bytes(8) + b"\x7f\3\0NULL".ljust(55, b"\0")
+    open_ones = []
+    for data in (os.urandom(5000), b"GET / HTTP/1.0\r\n\r\n", b"\0" * 3000,
+                 greeting, greeting + os.urandom(500),
+                 greeting + b"\2" + b"\xff" * 8, b"\xff"):
+        raw = socket.create_connection(("127.0.0.1", port))
+        raw.sendall(data)
+        open_ones.append(raw)  # stays open and says no more
+    a.beat()
+    a.leave(0)
+    b.leave(1)
+    a.wait(FINISHED)
+    assert coordinator.process.poll() is None
+    scene(Agent(coordinator.url, "n3")).hello()
+    for raw in open_ones:
+        raw.close()
+    coordinator.until(lambda: len(coordinator.status()["nodes"]) == 3)
+
+
 def test_another_protocol_is_told(scene):
     coordinator = scene(Coordinator(scene.path))
     a = scene(Agent(coordinator.url))
@@ -628,14 +671,15 @@ def test_keys_by_descriptor(scene):
 # ---------------------------------------------------------- status, metrics
 
 
-def progress(job, ops, wire, kind=1):
+def progress(job, ops, wire, kind=1, epoch=0):
     count = field(1, kind) + field(2, ops) + field(3, 8 * ops) + \
         field(4, 1000 * ops) + field(5, bytes([0, 0, ops, 0, 0, 0, 0, 0]))
     rank = field(1, 0) + field(2, ops) + \
         field(3, "allreduce float32 x1024 sum") + field(4, "staged") + \
         field(5, 1)
     return field(2, field(1, job) + field(2, wire) + field(3, 77) +
-                 field(4, rank) + field(5, count) + field(6, "tcp"))
+                 field(4, rank) + field(5, count) + field(6, "tcp") +
+                 field(7, epoch))
 
 
 def test_progress_is_shown_and_never_goes_backwards(scene):
@@ -664,6 +708,55 @@ def test_progress_is_shown_and_never_goes_backwards(scene):
     assert coordinator.metric(le % "0.001") == 9
     assert coordinator.metric(le % "+Inf") == 9
     assert coordinator.metric('tutti_jobs{state="running"}') == 1
+
+
+def one_rank(a):
+    """Job j with one rank, running."""
+    a.join(0, 1)
+    a.wait(START)
+    a.send(READY, job="j")
+    a.wait(GO)
+
+
+def test_runs_of_one_name_are_counted_apart(scene):
+    coordinator, a = cast(scene, "n1")
+    ops = 'tutti_ops_total{kind="allreduce"}'
+    runs = []
+    for n in (100, 120):  # the second has more than the first: not its sum
+        one_rank(a)
+        runs.append((n, a.epoch))
+        a.beat(progress("j", n, n, epoch=a.epoch))
+        a.leave(0)
+        a.wait(FINISHED)
+    coordinator.until(lambda: coordinator.metric(ops) == 220)
+    a.beat(*[progress("j", n, n, epoch=epoch) for n, epoch in runs[:1]])
+    a.beat()
+    time.sleep(0.3)  # the first run, said again: nothing is added
+    assert coordinator.metric(ops) == 220
+
+
+def test_comm_share_of_a_running_job(scene):
+    coordinator, a = cast(scene, "n1")
+    one_rank(a)
+    share = 'tutti_comm_share{job="j"}'
+    start = time.monotonic()
+    a.beat(progress("j", 0, 0, epoch=a.epoch))
+    a.beat()
+    coordinator.until(lambda: coordinator.status()["jobs"])
+    assert coordinator.metric(share) is None
+    while time.monotonic() < start + 2.2:
+        time.sleep(0.1)
+        a.beat()
+    for _ in range(4):  # 200 operations of 1 ms each in a bit over 2 s
+        a.beat(progress("j", 200, 0, epoch=a.epoch))
+        time.sleep(0.05)
+    coordinator.until(lambda: coordinator.metric(share) is not None)
+    assert 0.03 < coordinator.metric(share) < 0.1
+    job = coordinator.status()["jobs"][0]
+    assert abs(job["comm_share"] - coordinator.metric(share)) < 1e-3
+    a.leave(0)
+    a.wait(FINISHED)
+    coordinator.until(lambda: coordinator.metric(share) is None)
 
 
 def test_status_has_every_field(scene):
@@ -701,9 +794,13 @@ def test_metrics_lint_and_openmetrics(scene):
 
 def test_metrics_table_is_true(scene):
     coordinator, a = cast(scene, "n1")
+    one_rank(a)
     a.beat(progress("j", 5, 1000))
+    time.sleep(2.1)
+    a.beat(progress("j", 5, 1000))
+    a.beat(progress("j", 6, 1000))
     coordinator.until(
-        lambda: coordinator.metric('tutti_ops_total{kind="allreduce"}') == 5)
+        lambda: coordinator.metric('tutti_comm_share{job="j"}') is not None)
     text = coordinator.get("/metrics")[1]
     served = set(re.findall(r"# TYPE (\S+) (\S+)", text))
     with open(ROOT + "/deploy/METRICS.md") as file:
@@ -756,6 +853,47 @@ def test_epochs_outlive_a_kill(scene):
         coordinator.process.kill()
         coordinator.process.wait()
     assert 0 < epochs[0] < epochs[1]
+
+
+def test_ended_jobs_outlive_a_kill(scene):
+    options = ["--state", "sqlite:" + scene.path + "/state.db"]
+    coordinator, a, b = cast(scene, "n1", "n2", options=options)
+    running(a, b)
+    b.lost(1)
+    a.wait(LOST)
+    a.join(0, 1, job="k")  # is running when the coordinator dies
+    a.wait(START)
+    coordinator.until(lambda: coordinator.states() == ["failed", "forming"])
+    time.sleep(0.2)
+    coordinator.process.kill()
+    coordinator.process.wait()
+    coordinator, a = cast(scene, "n1", options=options)
+    job, = coordinator.status()["jobs"]
+    assert (job["job"], job["state"], job["size"]) == ("j", "failed", 2)
+    assert "killed by signal 9" in job["text"] and job["ranks"] == []
+    assert json.loads(coordinator.get("/jobs/j")[1]) == job
+    a.epoch = job["epoch"]  # what comes late about it harms nobody
+    a.leave(0)
+    a.lost(1)
+    a.send(READY, job="j")
+    a.hello()
+    one_rank(a)  # the name may be used again
+    assert a.epoch > job["epoch"]
+    coordinator.until(lambda: coordinator.states() == ["failed", "running"])
+
+
+def test_a_state_file_has_one_coordinator(scene):
+    options = ["--state", "sqlite:" + scene.path + "/state.db"]
+    coordinator, _ = cast(scene, "n1", options=options)
+    done = subprocess.run([COORDINATOR, "--insecure", "--bind",
+                           "tcp://127.0.0.1:0", "--http", "127.0.0.1:0",
+                           *options], capture_output=True, text=True,
+                          timeout=10)
+    assert done.returncode == 1 and "in use" in done.stderr
+    assert not done.stdout
+    coordinator.process.kill()
+    coordinator.process.wait()
+    cast(scene, "n1", options=options)  # the lock went with the process
 
 
 def test_jobs_and_nodes_are_recorded(scene):

@@ -14,7 +14,8 @@ PREFIX = 'tutti-%d' % os.getpid()
 
 def sh(*commands):
     for command in commands:
-        subprocess.run(command.split(), check=True, capture_output=True)
+        done = subprocess.run(command.split(), capture_output=True, text=True)
+        assert done.returncode == 0, command + ': ' + done.stderr
 
 
 @pytest.fixture

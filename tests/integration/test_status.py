@@ -10,7 +10,7 @@ import urllib.request
 
 import pytest
 
-from conftest import EXAMPLES, TUTTI, finish, run, start
+from conftest import AGENT, COORDINATOR, EXAMPLES, TUTTI, finish, run, start
 
 
 def get(url, accept=None):
@@ -95,3 +95,46 @@ def test_tool(job):
     assert run([TUTTI, 'status', '--url', job, '--healthz']).status == 0
     gone = run([TUTTI, 'status', '--url', 'http://127.0.0.1:9'])
     assert gone.status != 0 and '--url' in gone.err, gone
+
+
+def ready(process, name):
+    """The value of NAME= in the ready line of a daemon."""
+    line = process.stdout.readline()
+    return re.search(r'\b%s=(\S+)' % name, line).group(1), line
+
+
+def test_no_op_of_a_short_job_is_lost(tmp_path):
+    """A job that ends between two reports is counted all the same; a second
+    run under its name does not hide in the first one's counts."""
+    daemons = []
+    try:
+        daemons.append(start([COORDINATOR, '--insecure', '--bind',
+                              'tcp://127.0.0.1:0', '--http', '127.0.0.1:0']))
+        control, line = ready(daemons[0], 'control')
+        url = re.search(r'\bhttp=(\S+)', line).group(1)
+        sock = str(tmp_path / 'a')
+        daemons.append(start([AGENT, '--insecure', '--coordinator', control,
+                              '--socket', sock, '--node', 'n0']))
+        ready(daemons[1], 'socket')
+        for _ in range(2):
+            ranks = [start([EXAMPLES + '/hello'],
+                           {'TUTTI_AGENT': sock, 'TUTTI_JOB': 'short',
+                            'TUTTI_RANK': str(r), 'TUTTI_SIZE': '2'})
+                     for r in range(2)]
+            for rank in ranks:
+                done = finish(rank)
+                assert done.status == 0, done
+        wanted = {'allreduce': 6, 'allgather': 4, 'reduce_scatter': 2}
+        deadline = time.time() + 10
+        counts = {}
+        while counts != wanted and time.time() < deadline:
+            text = get(url + '/metrics')
+            counts = {k: int(re.search(
+                r'tutti_ops_total\{kind="%s"\} (\d+)' % k, text).group(1))
+                for k in wanted}
+            time.sleep(0.1)
+        assert counts == wanted
+    finally:
+        for daemon in reversed(daemons):
+            daemon.terminate()
+            finish(daemon, 10)

@@ -92,7 +92,9 @@ s_changed (void *arg, const tc_job_t *job)
 
 typedef struct s_join {
     uint32_t rank, size, pid;
-    bool wide;
+    bool wide, reproducible;
+    uint32_t elastic_min, elastic_max;
+    const char *algorithm, *transport;
 } s_join_t;
 
 static void
@@ -102,8 +104,12 @@ s_join (s_world_t *w, const char *node, s_join_t j, int64_t now_ms)
     Tutti__Config config = TUTTI__CONFIG__INIT;
     char address[TP_NAME_MAX + 8], *data[] = { address };
     snprintf (address, sizeof address, "tcp://%s:1", node);
-    config.transport = "tcp";
+    config.transport = (char *) (j.transport ? j.transport : "tcp");
+    config.algorithm = (char *) (j.algorithm ? j.algorithm : "");
     config.wide = j.wide;
+    config.reproducible = j.reproducible;
+    config.elastic_min = j.elastic_min;
+    config.elastic_max = j.elastic_max;
     join.rank = j.rank;
     join.size = j.size;
     join.pid = j.pid ? j.pid : 100 + j.rank;
@@ -259,6 +265,49 @@ test_refusals (void **state)
                (const char *[]){ "has left this run", NULL });
 }
 
+//  Every option that must be equal, with both sides in the sentence.
+static void
+test_configs_that_differ (void **state)
+{
+    s_world_t *w = *state;
+    s_join (w, "a", (s_join_t){ .rank = 0, .size = 2 }, 0);
+    s_refused (w, (s_join_t){ .rank = 1, .size = 2, .reproducible = true },
+               (const char *[]){ "option reproducible", "rank 1 has",
+                                 "reproducible=1", "rank 0 has",
+                                 "reproducible=0", NULL });
+    s_refused (w, (s_join_t){ .rank = 1, .size = 2, .elastic_max = 2 },
+               (const char *[]){ "option elastic", "elastic=0:2",
+                                 "elastic=0:0", NULL });
+    s_refused (
+        w,
+        (s_join_t){ .rank = 1, .size = 2, .elastic_min = 1, .elastic_max = 1 },
+        (const char *[]){ "option elastic", "elastic=1:1", NULL });
+    s_refused (w, (s_join_t){ .rank = 1, .size = 2, .algorithm = "ring" },
+               (const char *[]){ "option algorithm", "algorithm=ring",
+                                 "algorithm=-", NULL });
+    s_refused (w, (s_join_t){ .rank = 1, .size = 2, .transport = "rdma" },
+               (const char *[]){ "option transport", "transport=rdma",
+                                 "transport=tcp", NULL });
+    assert_int_equal (tc_job_joined (w->job), 1);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_FORMING);
+}
+
+//  Nodes come and go while the job forms: START has the right ranks.
+static void
+test_nodes_change_while_forming (void **state)
+{
+    s_world_t *w = *state;
+    s_join (w, "c", (s_join_t){ .rank = 0, .size = 4 }, 0);
+    s_join (w, "b", (s_join_t){ .rank = 1, .size = 4 }, 0);
+    s_join (w, "a", (s_join_t){ .rank = 2, .size = 4 }, 0);
+    tc_job_leave (w->job, 0, 0);  //  the last node takes the place of c
+    s_join (w, "b", (s_join_t){ .rank = 0, .size = 4 }, 0);
+    s_join (w, "a", (s_join_t){ .rank = 3, .size = 4 }, 0);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_STARTING);
+    assert_string_equal (s_last (w)->ring, "a:2,3,b:0,1,");
+    assert_int_equal (s_count (w, KIND (START), "c"), 0);
+}
+
 static void
 test_going_while_forming (void **state)
 {
@@ -367,12 +416,136 @@ test_progress (void **state)
     p.wire_bytes = 9;
     p.n_ranks = 2;
     p.ranks = ranks;
-    tc_job_progress (w->job, "n2", &p);
+    tc_job_progress (w->job, "n2", &p, 0);
     assert_int_equal (tc_job_rank (w->job, 1)->seq, 42);
     assert_string_equal (tc_job_rank (w->job, 1)->path, "a path that is ");
     assert_int_equal (tc_job_rank (w->job, 0)->seq, 0);
     assert_int_equal (tc_job_parts (w->job, &n)[0].wire_bytes, 9);
     assert_int_equal (n, 2);
+}
+
+static void
+s_stall (s_world_t *w, const char *node, uint64_t seq, uint8_t kind)
+{
+    Tutti__Stall stall = TUTTI__STALL__INIT;
+    tp_sig_t sig = { .kind = kind };
+    char text[64];
+    snprintf (text, sizeof text, "%s called kind %d", node, kind);
+    stall.comm = 5;
+    stall.seq = seq;
+    stall.sig = (ProtobufCBinaryData){ sizeof sig, (uint8_t *) &sig };
+    stall.text = text;
+    tc_job_stall (w->job, node, &stall);
+}
+
+static void
+test_stalls_that_differ (void **state)
+{
+    s_world_t *w = *state;
+    s_run (w);
+    s_stall (w, "stranger", 3, TP_ALLREDUCE);
+    s_stall (w, "n2", 3, TP_ALLREDUCE);
+    s_stall (w, "n10", 4, TP_BARRIER);  //  of another op
+    s_stall (w, "n10", 3, TP_ALLREDUCE);
+    assert_int_equal (w->n, 0);
+    s_stall (w, "n10", 3, TP_BARRIER);
+    assert_int_equal (s_count (w, KIND (ABORT), "n2"), 1);
+    assert_int_equal (s_count (w, KIND (ABORT), "n10"), 1);
+    assert_non_null (strstr (s_last (w)->text, "op #3: n2 called kind 1"));
+    assert_non_null (strstr (s_last (w)->text, "n10 called kind 0"));
+}
+
+static void
+s_report (s_world_t *w, uint64_t us, uint64_t ops, bool waiting,
+          int64_t now_ms)
+{
+    Tutti__Progress p = TUTTI__PROGRESS__INIT;
+    Tutti__RankProgress rank = TUTTI__RANK_PROGRESS__INIT;
+    Tutti__RankProgress *ranks[] = { &rank };
+    Tutti__KindCount kind = TUTTI__KIND_COUNT__INIT, *kinds[] = { &kind };
+    rank.rank = 1;
+    rank.waiting = waiting;
+    kind.total_us = us;
+    kind.ops = ops;
+    p.job = "j";
+    p.n_ranks = p.n_kinds = 1;
+    p.ranks = ranks;
+    p.kinds = kinds;
+    tc_job_progress (w->job, "n2", &p, now_ms);
+}
+
+static bool
+s_share_is (const s_world_t *w, double want)
+{
+    double share = tc_job_comm_share (w->job);
+    return share > want - 1e-9 && share < want + 1e-9;
+}
+
+static void
+test_comm_share (void **state)
+{
+    s_world_t *w = *state;
+    s_run (w);
+    assert_true (s_share_is (w, -1));
+    s_report (w, 1000, 1, false, 1000);
+    s_report (w, 501000, 3, false, 2000);
+    assert_true (s_share_is (w, -1));  //  the window is open
+    s_report (w, 501000, 3, false, 3000);
+    assert_true (s_share_is (w, 0.25));
+    s_report (w, 501000, 3, true, 9000);  //  in flight: time not known yet
+    assert_true (s_share_is (w, 0.25));
+    s_report (w, 9501000, 4, false, 13000);
+    assert_true (s_share_is (w, 0.9));
+    s_report (w, 99999000, 9, false, 15000);  //  many at a time
+    assert_true (s_share_is (w, 1));
+    s_report (w, 10, 1, false, 16000);  //  another worker
+    s_report (w, 10, 1, false, 18000);
+    assert_true (s_share_is (w, 0));
+    for (uint32_t r = 0; r < 4; r++)
+        tc_job_leave (w->job, r, 0);
+    assert_true (s_share_is (w, -1));
+}
+
+static void
+test_restored (void **state)
+{
+    s_world_t *w = *state;
+    tc_store_job_t record = { .job = "j",
+                              .attempt = 2,
+                              .size = 3,
+                              .epoch = 9,
+                              .state = "failed",
+                              .text = "why" };
+    assert_int_equal (tc_job_restore (&w->job, &record, &w->context),
+                      TUTTI_OK);
+    assert_int_equal (tc_job_state (w->job), TC_JOB_FAILED);
+    assert_int_equal (tc_job_attempt (w->job), 2);
+    assert_int_equal (tc_job_size (w->job), 3);
+    assert_int_equal (tc_job_epoch (w->job), 9);
+    assert_string_equal (tc_job_text (w->job), "why");
+    tc_job_ready (w->job, "n");  //  nothing wakes it
+    tc_job_leave (w->job, 0, 0);
+    tc_job_node_lost (w->job, "n", "silent", 0);
+    tc_job_tick (w->job, 99999);
+    assert_int_equal (w->n, 0);
+    assert_int_equal (w->changes, 0);
+}
+
+static void
+test_bad_records (void **state)
+{
+    s_world_t *w = *state;
+    const tc_store_job_t good = { .job = "j", .size = 1, .state = "finished" };
+    tc_store_job_t bad[4] = { good, good, good, good };
+    snprintf (bad[0].state, sizeof bad[0].state, "running");
+    bad[1].size = 0;
+    bad[2].size = TP_RANKS_MAX + 1;
+    bad[3].job[0] = '/';
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal (tc_job_restore (&w->job, &bad[i], &w->context),
+                          TUTTI_EINVAL);
+    assert_null (w->job);
+    assert_int_equal (tc_job_restore (&w->job, &good, &w->context), TUTTI_OK);
 }
 
 #define TEST(f) cmocka_unit_test_setup_teardown (f, s_setup, s_teardown)
@@ -381,10 +554,20 @@ int
 main (void)
 {
     const struct CMUnitTest tests[] = {
-        TEST (test_course),   TEST (test_forming),
-        TEST (test_refusals), TEST (test_going_while_forming),
-        TEST (test_lost),     TEST (test_node_lost),
-        TEST (test_progress), TEST (test_abort_and_supersede),
+        TEST (test_course),
+        TEST (test_forming),
+        TEST (test_refusals),
+        TEST (test_going_while_forming),
+        TEST (test_lost),
+        TEST (test_node_lost),
+        TEST (test_progress),
+        TEST (test_abort_and_supersede),
+        TEST (test_configs_that_differ),
+        TEST (test_nodes_change_while_forming),
+        TEST (test_stalls_that_differ),
+        TEST (test_comm_share),
+        TEST (test_restored),
+        TEST (test_bad_records),
     };
     return cmocka_run_group_tests (tests, NULL, NULL);
 }

@@ -224,8 +224,29 @@ test_bad_numbers (void **state)
     BAD (START, s.plan.alpha_us = NAN);
     BAD (START, s.plan.beta_us_per_mib = -1);
     BAD (START, s.plan.channels = 9);
+    BAD (START, s.member_ranks[0] = 1);
+    BAD (START, (s.member.n_ranks = 2, s.start.size = 2));  //  0 twice
+    BAD (START, s.e.epoch = -1);
+    BAD (HEARTBEAT, s.progress.epoch = -1);
+    BAD (JOIN, (s.config.elastic_min = 2, s.config.elastic_max = 1));
+    BAD (JOIN, s.config.elastic_max = TP_RANKS_MAX + 1);
     BAD (START, s.member.n_ranks = 0);
     BAD (START, (s.member.n_ranks = 300, s.start.size = 300));
+}
+
+//  Two ranks of one node, and an elastic job.
+static void
+test_good_numbers (void **state)
+{
+    (void) state;
+    s_set_t s;
+    s_init (&s);
+    s.member.n_ranks = s.start.size = 2;
+    s.member_ranks[0] = 1;
+    s.config.elastic_min = 1;
+    s.config.elastic_max = TP_RANKS_MAX;
+    s.e.epoch = INT64_MAX;
+    assert_int_equal (s_verdict (&s, KIND (START)), TUTTI_OK);
 }
 
 static void
@@ -286,6 +307,7 @@ main (void)
         cmocka_unit_test (test_legal),
         cmocka_unit_test (test_bad_names_and_texts),
         cmocka_unit_test (test_bad_numbers),
+        cmocka_unit_test (test_good_numbers),
         cmocka_unit_test (test_missing_parts),
         cmocka_unit_test (test_versions),
         cmocka_unit_test (test_broken_bytes),

@@ -1,7 +1,6 @@
-//  tests/unit/test_node.c - coordinator/node.c and ring.c, by a clock of ours
+//  tests/unit/test_node.c - coordinator/node.c, by a clock of ours
 
 #include "coordinator/node.h"
-#include "coordinator/ring.h"
 
 #include <stdarg.h>
 #include <stddef.h>
@@ -79,18 +78,6 @@ test_names (void **state)
     tc_node_destroy (&node);
 }
 
-static void
-test_ring_is_in_natural_order (void **state)
-{
-    (void) state;
-    const char *names[] = { "n10", "n2", "a", "n1", "rack2-n1", "rack1-n9" };
-    const char *want[] = { "a", "n1", "n2", "n10", "rack1-n9", "rack2-n1" };
-    uint32_t order[6];
-    tc_ring_order (names, 6, NULL, order);
-    for (size_t i = 0; i < 6; i++)
-        assert_string_equal (names[order[i]], want[i]);
-}
-
 int
 main (void)
 {
@@ -98,7 +85,6 @@ main (void)
         cmocka_unit_test (test_table),
         cmocka_unit_test (test_deadlines),
         cmocka_unit_test (test_names),
-        cmocka_unit_test (test_ring_is_in_natural_order),
     };
     return cmocka_run_group_tests (tests, NULL, NULL);
 }
