@@ -2,7 +2,7 @@
 //
 //  Peers must be able to reach what we tell. Guessing an interface picks
 //  docker0; the address of the route to the coordinator is one that the
-//  cluster's network knows (FIELD 59). An administrator may say better.
+//  cluster's network knows. An administrator may say better.
 
 #ifndef TA_ADDRESS_H
 #define TA_ADDRESS_H

@@ -16,7 +16,7 @@
 typedef struct ta_client {
     tp_local_hello_t hello;
     int sock;
-    int pidfd;  //  of the client, sent by it (R4)
+    int pidfd;  //  of the client, sent by it
     uid_t uid;  //  SO_PEERCRED
     gid_t gid;
 } ta_client_t;

@@ -367,7 +367,7 @@ s_open (ta_channel_t *self, const ta_channel_options_t *options, char *text)
     }
     self->epoll = epoll_create1 (EPOLL_CLOEXEC);
     //  The bell is never read: its descriptor is shared with clients, which
-    //  could make a read block (R5). Edge-triggered, every write is an event.
+    //  could make a read block. Edge-triggered, every write is an event.
     bool ok = self->epoll >= 0 &&
               pipe2 (self->commands, O_CLOEXEC | O_NONBLOCK) == 0 &&
               pipe2 (self->events, O_CLOEXEC | O_NONBLOCK) == 0 &&

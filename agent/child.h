@@ -50,7 +50,7 @@ typedef struct ta_child {
     ta_adopted_t adopted[TP_LOCAL_MAX];
 } ta_child_t;
 
-//  Start a worker for SETUP's job under CLIENT's uid (R17), if we may.
+//  Start a worker for SETUP's job under CLIENT's uid, if we may.
 //  TUTTI_ENOMEM with a sentence in TEXT (TP_TEXT_MAX bytes).
 tutti_err_t
 ta_child_new (ta_child_t **self_p, const ta_setup_t *setup,

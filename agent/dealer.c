@@ -35,7 +35,7 @@ struct ta_dealer {
     char why[TP_TEXT_MAX];
 };
 
-//  Every option, in one place (R14). No routing id: the ROUTER makes one per
+//  Every option, in one place. No routing id: the ROUTER makes one per
 //  connection, so a second agent can never take the place of a first.
 static bool
 s_configure (void *socket, const ta_keys_t *keys)

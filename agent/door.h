@@ -40,7 +40,7 @@ ta_door_deadline (const ta_door_t *self);
 void
 ta_door_turn (ta_door_t *self, int64_t now_ms);
 
-//  The owner slept LATE_MS too long: clients get that much longer (R22).
+//  The owner slept LATE_MS too long: clients get that much longer.
 void
 ta_door_late (ta_door_t *self, int64_t late_ms);
 

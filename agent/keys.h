@@ -2,7 +2,7 @@
 //
 //  A key file has a line per key, "NAME Z85": coordinator_public,
 //  agent_public, agent_secret. '#' begins a comment. It may be handed over as
-//  an inherited descriptor, "fd:N", so private runs write no file (R24).
+//  an inherited descriptor, "fd:N", so private runs write no file.
 
 #ifndef TA_KEYS_H
 #define TA_KEYS_H

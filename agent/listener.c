@@ -118,7 +118,7 @@ s_bind (ta_listener_t *self)
     struct stat info;
     if (!abstract) {
         self->bound = true;
-        //  Every user may attach; who it is SO_PEERCRED tells (R4).
+        //  Every user may attach; who it is SO_PEERCRED tells.
         if (chmod (self->path, 0666) < 0 || lstat (self->path, &info) < 0)
             return false;
         self->device = info.st_dev;

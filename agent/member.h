@@ -31,7 +31,7 @@ typedef struct ta_parcel {
     uint8_t data[TP_EAGER_BYTES];
 } ta_parcel_t;
 
-//  Credits between this node and another one, for one comm (R20).
+//  Credits between this node and another one, for one comm.
 typedef struct ta_credit {
     uint32_t eager_out, eager_acked;  //  frames sent, frames given back
     uint32_t eager_in, eager_told;    //  frames consumed, and told
@@ -54,7 +54,7 @@ typedef struct ta_member {
     uint64_t *ranks_on;  //  comm node -> its ranks
     uint32_t *local;     //  local index -> comm rank
     uint32_t *session;   //  local index -> session
-    tp_blocks_t blocks;  //  maximal subtrees (R11)
+    tp_blocks_t blocks;  //  maximal subtrees
     tp_board_t *board;
     size_t board_bytes;
     int board_fd;

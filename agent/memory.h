@@ -1,4 +1,4 @@
-//  agent/memory.h - segments: memory that clients and the worker share (R6)
+//  agent/memory.h - segments: memory that clients and the worker share
 //
 //  Every segment is a memfd that the worker makes and seals, so a client can
 //  neither shrink it nor grow it; the first to touch a page pays for it.

@@ -399,7 +399,7 @@ ta_op_drop (ta_channel_t *self, ta_op_t *op)
 }
 
 //  Waiting is normal; only the coordinator can see that nodes wait in the same
-//  op with different signatures (R13).
+//  op with different signatures.
 #define STALL_MS 1000
 
 bool

@@ -4,7 +4,7 @@
 //  door and the crew an epoll set each, the dealer two of ZeroMQ, and signals
 //  come through a signalfd. A zloop would do the same with a callback per
 //  descriptor; but ZeroMQ's descriptors are edge-triggered and must be looked
-//  at after every send, deadlines move with the loop's own lateness (R22),
+//  at after every send, deadlines move with the loop's own lateness,
 //  and an idle agent should wake for its heartbeat only. All of that is one
 //  place here.
 //
@@ -282,7 +282,7 @@ s_deadline (const s_supervisor_t *self)
     return self->phase == STOPPING ? s_min (next, self->stop_at) : next;
 }
 
-//  What this loop slept too long is nobody else's fault (R22).
+//  What this loop slept too long is nobody else's fault.
 static void
 s_forgive (s_supervisor_t *self, int64_t due)
 {

@@ -72,7 +72,7 @@ ta_uplink_tick (ta_uplink_t *self, int64_t now_ms);
 int64_t
 ta_uplink_deadline (const ta_uplink_t *self);
 
-//  The owner slept LATE_MS too long, so silence proves nothing (R22).
+//  The owner slept LATE_MS too long, so silence proves nothing.
 void
 ta_uplink_late (ta_uplink_t *self, int64_t late_ms);
 

@@ -1,4 +1,4 @@
-//  agent/worker.h - between the supervisor and one worker (R17)
+//  agent/worker.h - between the supervisor and one worker
 //
 //  tutti-agent is a supervisor: it owns the local socket, the uplink to the
 //  coordinator and the status. For every (job, attempt) it starts one worker:

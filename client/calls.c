@@ -42,7 +42,7 @@ s_check_sig (const tl_comm_t *comm, const tl_call_t *call)
                      tp_dtype_name (sig->dtype));
 }
 
-//  The one allowed overlap of input and output of each kind (R25).
+//  The one allowed overlap of input and output of each kind.
 static const void *
 s_in_place (const tl_comm_t *comm, const tl_call_t *call)
 {

@@ -23,7 +23,7 @@ tl_segment_keep (tl_session_t *self, uint32_t id, void *base, size_t bytes,
 }
 
 //  Touch the pages: the first to touch a page pays for it in its memory
-//  cgroup (R6). Older kernels have no MADV_POPULATE_WRITE: write instead.
+//  cgroup. Older kernels have no MADV_POPULATE_WRITE: write instead.
 static void
 s_touch (uint8_t *base, size_t bytes)
 {

@@ -78,7 +78,7 @@ tl_segment_keep (tl_session_t *self, uint32_t id, void *base, size_t bytes,
                  bool mine);
 
 //  New memory from the agent; its pages are touched here, so that they are
-//  charged to this process (R6). TUTTI_ENOMEM.
+//  charged to this process. TUTTI_ENOMEM.
 tutti_err_t
 tl_segment_alloc (tl_session_t *self, size_t bytes, tl_segment_t **segment_p);
 tutti_err_t

@@ -1,4 +1,4 @@
-//  client/whoami.h - which rank am I, by configuration or launcher (R29)
+//  client/whoami.h - which rank am I, by configuration or launcher
 //
 //  Each field comes from the first source that has it: tutti_config_t,
 //  TUTTI_*, torchrun, Open MPI, MPICH/PMI, Slurm. Slurm is last because

@@ -330,7 +330,7 @@ s_timers (tc_coord_t *self)
         s_publish (self);
 }
 
-//  What the loop itself slept too long proves nothing about others (R22).
+//  What the loop itself slept too long proves nothing about others.
 static void
 s_late (tc_coord_t *self, int64_t late_ms)
 {

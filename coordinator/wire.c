@@ -227,7 +227,7 @@ s_option (void *socket, int option, int value)
     zmq_setsockopt (socket, option, &value, sizeof value);
 }
 
-//  All options in one place (R14): a full queue is an error, never a wait; an
+//  All options in one place: a full queue is an error, never a wait; an
 //  unknown peer is an error, not silence; nothing is kept for the dead.
 static void
 s_set_options (tc_wire_t *self, const char *endpoint)

@@ -1,6 +1,6 @@
 //  kernels/cpu_avx512.c - 512 bit vectors (AVX-512 F, BW, VL, DQ)
 //
-//  Not AVX512-BF16: its conversions flush denormals (REVIEW 9). The target is
+//  Not AVX512-BF16: its conversions flush denormals. The target is
 //  set here, not by a compiler option, see cpu_avx2.c.
 
 #if defined(__x86_64__)

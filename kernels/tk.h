@@ -5,9 +5,9 @@
 //  asynchronous on the device (bodies: kernels/*.cu). Any thread; no state but
 //  the table picked once. They set the floating-point environment to the
 //  default for their duration (rounding to nearest, no flush to zero), so a
-//  caller built with -ffast-math gets the same bits (R9).
+//  caller built with -ffast-math gets the same bits.
 //
-//  Arithmetic (R9, R10, R24):
+//  Arithmetic:
 //    order      inputs are combined along the balanced binary tree over their
 //               index, the lower index left, split at the largest power of
 //               two below the count. Every SIMD body equals the portable one

@@ -1,4 +1,4 @@
-//  protocol/board.h - the shared segment of a communicator on one node (R3)
+//  protocol/board.h - the shared segment of a communicator on one node
 //
 //  A ring of TP_SLOTS op slots; op SEQ (from 1) uses slot SEQ % TP_SLOTS. A
 //  slot has one cell per local rank. A rank deposits its part of an op in its

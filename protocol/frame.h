@@ -6,17 +6,17 @@
 //  A PUT is a one-sided write: its header says where the payload lands in the
 //  peer's buffers of (comm, seq, segment); over TCP the receiver resolves and
 //  checks that place, over RDMA the bases in the GRANT make it an address.
-//  Nobody sends a PUT without credit (R20):
+//  Nobody sends a PUT without credit:
 //    eager   whole op no larger than TP_EAGER_BYTES: two frames per (comm,
 //            peer) may be unacknowledged; EAGER counts the ones received
 //    chunks  segments below the GRANT that the receiver sent for this op,
 //            which it does only after its own ranks submitted the op
 //  The signature rides on every PUT and GRANT; whoever reads one compares it
-//  with its own before a byte is used (R13).
+//  with its own before a byte is used.
 //
 //  number and ack make a broken connection resumable: number counts the
 //  frames of a direction of an edge and survives the connection; ack is the
-//  highest number received in the other direction (R15).
+//  highest number received in the other direction.
 
 #ifndef TP_FRAME_H
 #define TP_FRAME_H
@@ -60,7 +60,7 @@ typedef struct tp_frame {
     uint64_t number;
     uint64_t ack;
     uint32_t checksum;   //  CRC32C of the payload
-    uint32_t key_phase;  //  which key sealed the payload; 0: not sealed (R16)
+    uint32_t key_phase;  //  which key sealed the payload; 0: not sealed
     uint64_t work_base;  //  GRANT over RDMA: base addresses and keys of the
     uint64_t temp_base;  //  receiver's buffers; 0 over TCP
     uint32_t work_rkey;
@@ -69,7 +69,7 @@ typedef struct tp_frame {
 
 //  First bytes of a connection, in both directions. The keys of the
 //  connection come from the epoch key, an ephemeral X25519 exchange, both
-//  randoms, both names, the channel and the direction (R16), so no
+//  randoms, both names, the channel and the direction, so no
 //  connection ever reuses a nonce of another.
 typedef struct tp_hello {
     uint32_t protocol;  //  TP_PROTOCOL

@@ -4,8 +4,8 @@
 //  it knows the epoch key by a MAC over both hellos and the shared secret;
 //  a peer that cannot is closed before a frame is read.
 //  Sources: libsodium crypto_kx / crypto_scalarmult (X25519, RFC 7748) and
-//  crypto_generichash (BLAKE2b, RFC 7693). REVIEW 16 is the reasoning: a new
-//  connection is a new key, so counter nonces from 0 never repeat.
+//  crypto_generichash (BLAKE2b, RFC 7693). A new connection
+//  is a new key, so counter nonces from 0 never repeat.
 
 #ifndef TP_HANDSHAKE_H
 #define TP_HANDSHAKE_H

@@ -9,7 +9,7 @@
 
 //  Both sides use sequentially consistent operations: either the sleeper sees
 //  the change, or the waker sees the sleeper. Fences would do as well, but
-//  thread sanitizers do not understand them (R24).
+//  thread sanitizers do not understand them.
 
 void
 tp_wake (tp_wake_t *self)

@@ -5,15 +5,15 @@
 //  links this and libc only.
 //
 //  A rank connects to the agent's AF_UNIX SOCK_SEQPACKET socket and says
-//  HELLO, with a pidfd of itself by SCM_RIGHTS (R4). While the job forms it
+//  HELLO, with a pidfd of itself by SCM_RIGHTS. While the job forms it
 //  hears WAITING, then WELCOME with descriptors, or REFUSE. From then on the
 //  socket carries requests (ALLOC, MAP, GROUP ...), each answered by one
 //  message with the same tag; ops never use it. All segments are memfds made
-//  and sealed by the agent (R6).
+//  and sealed by the agent.
 //
 //  Ops go through the board (protocol/board.h). Wake-ups: towards the worker
 //  the bell (an eventfd, written only while `asleep` is set); towards a rank
-//  its futex word in the wake page (R5).
+//  its futex word in the wake page.
 
 #ifndef TP_LOCAL_H
 #define TP_LOCAL_H

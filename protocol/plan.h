@@ -2,7 +2,7 @@
 //
 //  A plan is a table of measured or assumed costs; the choice is a pure
 //  function of the plan, never of timing, so the same plan gives the same
-//  bits in every run (R12). The model is the textbook one (Thakur et al.
+//  bits in every run. The model is the textbook one (Thakur et al.
 //  2005): a message of b bytes costs alpha + b * beta, reducing b bytes costs
 //  b * gamma.
 

@@ -17,7 +17,7 @@
 //  late as possible to prove it.
 //
 //  Reductions: REDUCE sets dst = a (op) b with the operand of the lower node
-//  left (R9), so all nodes compute the same bits.
+//  left, so all nodes compute the same bits.
 //
 //  Algorithms: Thakur, Rabenseifner, Gropp, "Optimization of Collective
 //  Communication Operations in MPICH", IJHPCA 19(1), 2005; Bruck et al.,
@@ -97,7 +97,7 @@ typedef struct tp_case {
     const struct tp_blocks *blocks;
 } tp_case_t;
 
-//  Reproducible order (R11): the reduction is the balanced binary tree over
+//  Reproducible order: the reduction is the balanced binary tree over
 //  rank numbers, leaf i = rank i; a range that is no power of two is split at
 //  the largest power of two below its length. A block is a maximal subtree
 //  whose ranks all live on one node; the node reduces it by itself, in tree

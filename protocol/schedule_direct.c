@@ -2,8 +2,8 @@
 //
 //  Each node sends every other node that node's part; the owner reduces what
 //  it got along the balanced binary tree over rank numbers, so the result
-//  does not depend on ring order, placement or arrival: the reproducible mode
-//  (R11). With one block a node it moves the same bytes as a ring.
+//  does not depend on ring order, placement or arrival: the reproducible mode.
+//  With one block a node it moves the same bytes as a ring.
 //
 //  A leaf of the tree is a block: a run of ranks that one node has reduced by
 //  itself. The owner keeps blocks of others in TEMP, in order of their first

@@ -20,7 +20,7 @@
 #define TP_RANKS_MAX 65536   //  ranks of a job
 #define TP_LOCAL_MAX 256     //  ranks of a job on one node
 #define TP_NODES_MAX 4096    //  nodes of a job
-#define TP_EAGER_BYTES 4096  //  inputs this small travel in the deposit (R3)
+#define TP_EAGER_BYTES 4096  //  inputs this small travel in the deposit
 
 typedef enum tp_kind {
     TP_BARRIER,
@@ -32,11 +32,11 @@ typedef enum tp_kind {
 } tp_kind_t;
 
 //  Flags of a signature.
-#define TP_SIG_WIDE 1u          //  partial sums travel as 32 bit (R10)
-#define TP_SIG_REPRODUCIBLE 2u  //  balanced tree over rank numbers (R11)
+#define TP_SIG_WIDE 1u          //  partial sums travel as 32 bit
+#define TP_SIG_REPRODUCIBLE 2u  //  balanced tree over rank numbers
 
 //  What a rank says it calls. Ranks of one op must agree in every field; it
-//  is compared before data moves, and both sides are printed (R13). 24 bytes,
+//  is compared before data moves, and both sides are printed. 24 bytes,
 //  no padding: it travels in frames and lies in the board as it is.
 typedef struct tp_sig {
     uint8_t kind;    //  tp_kind_t

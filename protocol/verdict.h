@@ -1,4 +1,4 @@
-//  protocol/verdict.h - commit or abort of an op, the same on all ranks (R7)
+//  protocol/verdict.h - commit or abort of an op, the same on all ranks
 //
 //  In an elastic communicator an op is done on all ranks or on none. Normal
 //  course: every agent that holds the result says HELD to all the others

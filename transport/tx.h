@@ -17,7 +17,7 @@
 //  Costs: a header alone is inline; payload is zero copy, its bytes are the
 //  transport's until sent () (TCP: the kernel has them; verbs: completion).
 //
-//  Order: frames of an endpoint are notified in the order posted (R15).
+//  Order: frames of an endpoint are notified in the order posted.
 //  Frames posted within one tx_poll round travel in as few system calls as
 //  possible, higher priority first where nothing has been sent of either;
 //  the order within one (comm, seq) is kept.
@@ -108,7 +108,7 @@ typedef struct tx_ops {
     void (*region_drop) (tx_t *self, tx_region_t **region_p);
     //  Highest number of our frames that the peer has acknowledged on this
     //  edge, and going on with the rest over a new connection to ADDRESS:
-    //  the receiver first stops the old one, then tells what it holds (R15).
+    //  the receiver first stops the old one, then tells what it holds.
     uint64_t (*acked) (const tx_t *self, const tx_ep_t *ep);
     tutti_err_t (*resume) (tx_t *self, tx_ep_t *ep, const char *address);
     void (*stats) (const tx_t *self, tx_stats_t *stats);

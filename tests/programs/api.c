@@ -312,7 +312,7 @@ s_hidden (void)
 }
 
 //  100 comms over the same connections, each in turn the late one: a comm
-//  whose rank is late keeps no credit that another needs (R20).
+//  whose rank is late keeps no credit that another needs.
 static void
 s_late (void)
 {
@@ -341,7 +341,7 @@ s_late (void)
 }
 
 //  A, B, wait A, wait B against A, wait A, B, wait B: legal, and no op may
-//  wait for what another rank has not submitted (R1).
+//  wait for what another rank has not submitted.
 static void
 s_orders (void)
 {
