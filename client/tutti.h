@@ -71,7 +71,6 @@ typedef struct tutti_config {            /* = TUTTI_CONFIG_INIT: struct_size set
     const struct tutti_call *call;       /* defaults of every op: priority, timeout_ms, compress, algorithm, scale, clip_norm only; NULL: none */
 } tutti_config_t;
 #define TUTTI_CONFIG_INIT { sizeof (tutti_config_t), 0, 0, 0, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, -1, 0 }
-typedef struct tutti_repair { size_t struct_size; int min_size, max_size, wait_ms; } tutti_repair_t;
 typedef struct tutti_stats {
     size_t struct_size;
     uint64_t ops, bytes, wait_us, move_us, steps;
@@ -92,7 +91,6 @@ typedef struct tutti_request_info {
     const char *kind, *name, *algorithm, *path;      /* path: shared, peeked, staged, device */
     tutti_err_t err;
 } tutti_request_info_t;
-#define TUTTI_REPAIR_INIT { sizeof (tutti_repair_t), 0, 0, 0 }
 #define TUTTI_STATS_INIT { .struct_size = sizeof (tutti_stats_t) }
 #define TUTTI_REQUEST_INFO_INIT { .struct_size = sizeof (tutti_request_info_t) }
 typedef void (*tutti_callback_t) (tutti_err_t err, const tutti_request_info_t *info, void *user);
@@ -109,7 +107,6 @@ typedef struct tutti_call {              /* = TUTTI_CALL_INIT */
     void *user;
 } tutti_call_t;
 #define TUTTI_CALL_INIT { sizeof (tutti_call_t), 0, 0, 0, 0, 0, 0, 1.0, 0.0, 0, 0 }
-typedef struct tutti_state { const char *name; void *ptr; size_t bytes; } tutti_state_t;
 
 //  ------------------------------------------------------------------ errors
 
