@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #define FDS_MAX 16  //  more are dropped by the kernel
@@ -35,6 +36,7 @@ s_strings_ok (const tp_local_hello_t *hello)
     return memchr (hello->job, 0, sizeof hello->job) &&
            s_string_ok (hello->host, sizeof hello->host) &&
            s_string_ok (hello->library, sizeof hello->library) &&
+           s_string_ok (hello->build, sizeof hello->build) &&
            s_string_ok (hello->algorithm, sizeof hello->algorithm) &&
            s_string_ok (hello->token, sizeof hello->token);
 }
@@ -123,16 +125,18 @@ s_is_pidfd (int fd)
            strncmp (target, "pidfd:", 6) == 0;
 }
 
-//  Keep the first pidfd, close all else.
+//  Keep the first pidfd, close all else. *n_p: how many descriptors came.
 static int
-s_take_pidfd (struct msghdr *msg)
+s_take_pidfd (struct msghdr *msg, size_t *n_p)
 {
     int pidfd = -1;
+    *n_p = 0;
     for (struct cmsghdr *c = CMSG_FIRSTHDR (msg); c;
          c = CMSG_NXTHDR (msg, c)) {
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SCM_RIGHTS)
             continue;
         size_t n = (c->cmsg_len - CMSG_LEN (0)) / sizeof (int);
+        *n_p += n;
         for (size_t i = 0; i < n; i++) {
             int fd;
             memcpy (&fd, CMSG_DATA (c) + i * sizeof fd, sizeof fd);
@@ -166,15 +170,18 @@ ta_attach_receive (ta_client_t *client, const char *node, char *text)
         return TUTTI_EAGAIN;
     if (got <= 0)
         return TUTTI_EAGENTLOST;
-    client->pidfd = s_take_pidfd (&msg);
+    size_t n_fds;
+    client->pidfd = s_take_pidfd (&msg, &n_fds);
+    if (n_fds == 0 && client->pid > 0)  //  valgrind, say, has no pidfd_open
+        client->pidfd = (int) syscall (SYS_pidfd_open, client->pid, 0);
     if (msg.msg_flags & MSG_TRUNC)
         return TUTTI_EPROTO;
     tutti_err_t err =
         ta_attach_check (buffer, (size_t) got, node, &client->hello, text);
     if (!err && client->pidfd < 0) {
         snprintf (text, TP_TEXT_MAX,
-                  "job %s on node %s, rank %u: no pidfd came with HELLO; "
-                  "libtutti needs Linux 5.3 or newer",
+                  "job %s on node %s, rank %u: no pidfd came with HELLO, and "
+                  "there is none by its pid; Linux 5.3 or newer is needed",
                   client->hello.job, node, client->hello.rank);
         err = TUTTI_EINVAL;
     }
@@ -184,34 +191,32 @@ ta_attach_receive (ta_client_t *client, const char *node, char *text)
 //  ------------------------------------------------------------------- answer
 
 static void
-s_send (int sock, uint32_t type, tutti_err_t err, const char *text)
+s_send (int sock, uint32_t type, void *body, size_t len)
 {
-    struct {
-        tp_local_head_t head;
-        tp_local_reply_t reply;
-    } message = { .head = { .magic = TP_LOCAL_MAGIC,
-                            .version = TP_LOCAL_VERSION,
-                            .type = type,
-                            .len = sizeof (tp_local_reply_t) },
-                  .reply = { .err = err } };
-    _Static_assert(sizeof message ==
-                       sizeof (tp_local_head_t) + sizeof (tp_local_reply_t),
-                   "the reply follows the head");
-    snprintf (message.reply.text, sizeof message.reply.text, "%s", text);
+    tp_local_head_t head = { .magic = TP_LOCAL_MAGIC,
+                             .version = TP_LOCAL_VERSION,
+                             .type = type,
+                             .len = (uint32_t) len };
+    struct iovec iov[2] = { { &head, sizeof head }, { body, len } };
+    struct msghdr msg = { .msg_iov = iov, .msg_iovlen = 2 };
     //  A client that does not listen learns it from the closing.
-    if (send (sock, &message, sizeof message, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
-        ta_log (TA_LOG_INFO, "client-deaf", "text=\"send: %s\"",
+    if (sendmsg (sock, &msg, MSG_NOSIGNAL | MSG_DONTWAIT) < 0)
+        ta_log (TA_LOG_INFO, "client-deaf", "text=\"sendmsg: %s\"",
                 strerror (errno));
 }
 
 void
 ta_attach_refuse (int sock, tutti_err_t err, const char *text)
 {
-    s_send (sock, TP_LOCAL_REFUSE, err, text);
+    tp_local_reply_t reply = { .err = err };
+    snprintf (reply.text, sizeof reply.text, "%s", text);
+    s_send (sock, TP_LOCAL_REFUSE, &reply, sizeof reply);
 }
 
 void
 ta_attach_waiting (int sock, const char *text)
 {
-    s_send (sock, TP_LOCAL_WAITING, TUTTI_OK, text);
+    tp_local_waiting_t waiting = { .stage = TP_STAGE_COORDINATOR };
+    snprintf (waiting.text, sizeof waiting.text, "%s", text);
+    s_send (sock, TP_LOCAL_WAITING, &waiting, sizeof waiting);
 }

@@ -16,7 +16,8 @@
 typedef struct ta_client {
     tp_local_hello_t hello;
     int sock;
-    int pidfd;  //  of the client, sent by it
+    int pidfd;  //  of the client
+    pid_t pid;  //  SO_PEERCRED; 0: it lives in another pid namespace
     uid_t uid;  //  SO_PEERCRED
     gid_t gid;
 } ta_client_t;
@@ -29,9 +30,9 @@ ta_attach_check (const void *bytes, size_t len, const char *node,
                  tp_local_hello_t *hello, char *text);
 
 //  Receive HELLO on client->sock, which does not block; sets hello and pidfd.
-//  TUTTI_EAGAIN: nothing yet; TUTTI_EAGENTLOST: the client left; else as
-//  ta_attach_check, or TUTTI_EINVAL if no pidfd came. Whatever else came with
-//  it is closed.
+//  Without a descriptor a pidfd is opened by client->pid. TUTTI_EAGAIN:
+//  nothing yet; TUTTI_EAGENTLOST: the client left; else as ta_attach_check, or
+//  TUTTI_EINVAL if there is no pidfd. Whatever else came with it is closed.
 tutti_err_t
 ta_attach_receive (ta_client_t *client, const char *node, char *text);
 

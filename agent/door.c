@@ -167,6 +167,7 @@ s_welcome (ta_door_t *self, int sock, int64_t now_ms)
     }
     visitor->client.sock = sock;
     visitor->client.pidfd = -1;
+    visitor->client.pid = who.pid;
     visitor->client.uid = who.uid;
     visitor->client.gid = who.gid;
     visitor->deadline = now_ms + HELLO_MS;

@@ -3,6 +3,7 @@
 #include "agent/options.h"
 
 #include "protocol/plan.h"
+#include "transport/tx.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -117,7 +118,9 @@ static bool
 s_transport (ta_options_t *self, const char *value)
 {
     self->transport = value;
-    return *value && strlen (value) < TP_NAME_MAX && s_printable (value);
+    //  Loopback connects within one process only.
+    return strlen (value) < TP_NAME_MAX && s_printable (value) &&
+           strcmp (value, "loopback") != 0 && tx_find (value);
 }
 
 static bool

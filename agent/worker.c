@@ -55,11 +55,13 @@ ta_worker_enter (ta_worker_t *self, ta_worker_state_t state)
                                    "ending" };
     if (state == self->state)
         return;
-    ta_worker_log (self, "state", "state=%s was=%s", names[state],
-                   names[self->state]);
+    int64_t now_ms = ta_worker_now_ms ();
+    ta_worker_log (self, "state", "state=%s was=%s ms=%lld", names[state],
+                   names[self->state], (long long) (now_ms - self->state_ms));
     self->state = state;
+    self->state_ms = now_ms;
     if (state == TA_ENDING)
-        self->end_ms = ta_worker_now_ms () + LINGER_MS;
+        self->end_ms = now_ms + LINGER_MS;
 }
 
 static bool
@@ -271,6 +273,7 @@ ta_worker_main (int fd)
     signal (SIGTERM, SIG_IGN);
     signal (SIGPIPE, SIG_IGN);
     self->relay.fd = fd;
+    self->state_ms = ta_worker_now_ms ();
     for (uint32_t i = 0; i < TP_LOCAL_MAX; i++)
         self->session[i] =
             (ta_session_t){ .sock = -1, .pidfd = -1, .event = -1 };

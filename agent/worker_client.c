@@ -152,12 +152,14 @@ ta_client_refuse (ta_worker_t *self, ta_session_t *session, tutti_err_t err,
 }
 
 void
-ta_client_waiting (ta_worker_t *self, const char *text)
+ta_client_waiting (ta_worker_t *self, tp_stage_t stage, const char *text)
 {
+    tp_local_waiting_t waiting = { .stage = stage };
+    snprintf (waiting.text, sizeof waiting.text, "%s", text);
     for (uint32_t i = 0; i < TP_LOCAL_MAX; i++)
         if (self->session[i].used && !self->session[i].welcome)
-            ta_session_reply (&self->session[i], TP_LOCAL_WAITING, 0, TUTTI_OK,
-                              text);
+            ta_session_send (&self->session[i], TP_LOCAL_WAITING, 0, &waiting,
+                             sizeof waiting, NULL, 0);
 }
 
 //  Its comms go on without it (goodbye) or end (lost).

@@ -24,6 +24,7 @@ typedef enum ta_worker_state {
 
 typedef struct ta_worker {
     ta_worker_state_t state;  //  written by ta_worker_enter only
+    int64_t state_ms;         //  since when
     ta_relay_t relay;
     ta_setup_t setup;
     int epoll;
@@ -113,8 +114,9 @@ ta_client_welcome (ta_worker_t *self, ta_session_t *session);
 void
 ta_client_refuse (ta_worker_t *self, ta_session_t *session, tutti_err_t err,
                   const char *text);
+//  Tell every rank that waits for WELCOME what for.
 void
-ta_client_waiting (ta_worker_t *self, const char *text);
+ta_client_waiting (ta_worker_t *self, tp_stage_t stage, const char *text);
 //  The session ends: LEAVE if it said goodbye, else LOST.
 void
 ta_client_end (ta_worker_t *self, ta_session_t *session, const char *cause);

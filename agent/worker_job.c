@@ -2,6 +2,8 @@
 
 #include "agent/worker_impl.h"
 
+#include "agent/options.h"
+
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,6 +37,8 @@ ta_job_join (ta_worker_t *self, const ta_session_t *session)
     config.elastic_max = h->elastic_max;
     config.algorithm = (char *) h->algorithm;
     config.transport = self->setup.transport;
+    config.library = (char *) h->library;
+    config.agent = TA_VERSION_TEXT;
     join.rank = h->rank;
     join.size = h->size;
     join.local_rank = h->local_rank;
@@ -43,7 +47,7 @@ ta_job_join (ta_worker_t *self, const ta_session_t *session)
     join.n_data = 1;
     join.data = data;
     join.config = &config;
-    join.library = (char *) h->library;
+    join.build = (char *) h->build;
     e.body_case = TUTTI__ENVELOPE__BODY_JOIN;
     e.join = &join;
     ta_relay_envelope (&self->relay, &e);
@@ -305,6 +309,17 @@ s_refuse_all (ta_worker_t *self, tutti_err_t err, const char *text)
 }
 
 static void
+s_enter_connecting (ta_worker_t *self)
+{
+    char text[TP_TEXT_MAX];
+    ta_worker_enter (self, TA_CONNECTING);
+    snprintf (text, sizeof text,
+              "the %u nodes of job %s connect to each other",
+              self->roster.nodes, self->setup.job);
+    ta_client_waiting (self, TP_STAGE_NODES, text);
+}
+
+static void
 s_start (ta_worker_t *self, const Tutti__Envelope *e)
 {
     if (self->state != TA_JOINING)
@@ -328,7 +343,7 @@ s_start (ta_worker_t *self, const Tutti__Envelope *e)
                       "the agent could not set up the job that the "
                       "coordinator started; see the agent's log");
     else
-        ta_worker_enter (self, TA_CONNECTING);
+        s_enter_connecting (self);
 }
 
 static void
@@ -351,7 +366,7 @@ s_forming (ta_worker_t *self, const Tutti__Forming *f)
     snprintf (text, sizeof text,
               "job %s waits for its ranks: %u of %u are here, missing: %.200s",
               self->setup.job, f->present, f->size, f->missing);
-    ta_client_waiting (self, text);
+    ta_client_waiting (self, TP_STAGE_RANKS, text);
 }
 
 //  The coordinator is new or was away: say again who waits.

@@ -2,6 +2,7 @@
 
 #include "client/whoami.h"
 
+#include "client/build_id.h"
 #include "client/error.h"
 #include "protocol/schedule.h"
 
@@ -234,6 +235,7 @@ tl_whoami (tl_whoami_t *self, const tutti_config_t *config)
     self->hello.pid = (uint32_t) getpid ();
     snprintf (self->hello.library, sizeof self->hello.library, "%s",
               tutti_version ());
+    tl_build_id (self->hello.build, sizeof self->hello.build);
     gethostname (self->hello.host, sizeof self->hello.host - 1);
     return TUTTI_OK;
 }

@@ -52,6 +52,13 @@ s_new_epoch (void *arg)
     return self->epoch;
 }
 
+static const tc_store_plan_t *
+s_plan (void *arg, const tc_shape_t *shape, bool *made_p)
+{
+    tc_coord_t *self = arg;
+    return tc_plans_get (self->plans, shape, made_p);
+}
+
 //  --------------------------------------------------------------------- jobs
 
 static bool
@@ -370,13 +377,13 @@ tc_coord_new (tc_coord_t **self_p, const tc_coord_options_t *options,
     self->epoch = options->epoch;
     self->reserved = options->epoch + TC_STORE_EPOCHS;
     self->context =
-        (tc_job_context_t){ self, s_job_send, s_new_epoch, s_record };
+        (tc_job_context_t){ self, s_job_send, s_new_epoch, s_plan, s_record };
     self->by_name = zhashx_new ();
     self->by_peer = zhashx_new ();
     self->garbled = zhashx_new ();
     self->now_ms = s_clock_ms ();
     self->started_s = (int64_t) time (NULL);
-    if (tc_tally_new (&self->tally)) {
+    if (tc_tally_new (&self->tally) || tc_plans_new (&self->plans, store)) {
         tc_coord_destroy (&self);
         return TUTTI_ENOMEM;
     }
@@ -402,6 +409,7 @@ tc_coord_destroy (tc_coord_t **self_p)
     zhashx_destroy ((zhashx_t **) &self->by_peer);
     zhashx_destroy ((zhashx_t **) &self->garbled);
     tc_tally_destroy (&self->tally);
+    tc_plans_destroy (&self->plans);
     free (self->nodes);
     free (self->jobs);
     free (self);

@@ -49,6 +49,7 @@ typedef struct tc_coord {
     tc_http_t *http;
     tc_store_t *store;  //  may be NULL
     tc_tally_t *tally;
+    tc_plans_t *plans;
     int64_t epoch, reserved;  //  given out, and on disk as given out
     tc_job_context_t context;
     tc_entry_t **nodes;  //  by age

@@ -1,7 +1,8 @@
 //  coordinator/coord_nodes.c - which connection is which node
 //
 //  A node's name belongs to one connection. A second one with the name is
-//  refused while the first lives, else it takes its place.
+//  refused while the first lives, else it takes its place, if it has the same
+//  key: a listed key is no right to the name of any node that falls silent.
 
 #include "coordinator/coord_impl.h"
 
@@ -192,12 +193,36 @@ s_defer (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Envelope *e)
     return err == TUTTI_OK;
 }
 
+//  Whether the key of PEER has a right to the name in its HELLO.
+static bool
+s_rightful (tc_coord_t *self, const tc_peer_t *peer, const tc_entry_t *entry,
+            const Tutti__Hello *hello)
+{
+    char text[TP_TEXT_MAX];
+    bool ok = tc_wire_owns (self->wire, peer->key, hello->node, text);
+    if (ok && entry && strcmp (entry->peer.key, peer->key) != 0) {
+        ok = false;
+        snprintf (text, sizeof text,
+                  "node %s was here with another key (host %s); use that key, "
+                  "another --node, or restart the coordinator if the node "
+                  "has new keys",
+                  hello->node, tc_node_host (entry->node));
+    }
+    if (ok)
+        return true;
+    tc_log (TC_LOG_WARN, "refuse", "node=%s text=\"%s\"", hello->node, text);
+    tc_coord_refuse (self, peer, TUTTI_EDENIED, text);
+    return false;
+}
+
 static void
 s_decide (tc_coord_t *self, const tc_peer_t *peer, const Tutti__Envelope *e,
           bool at_last)
 {
     tc_entry_t *entry = zhashx_lookup (self->by_name, e->hello->node);
     tc_entry_t *known = tc_coord_peer (self, peer);
+    if (!s_rightful (self, peer, entry, e->hello))
+        return;
     if (known && known != entry) {
         tc_coord_refuse (
             self, peer, TUTTI_EINVAL,

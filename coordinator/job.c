@@ -128,6 +128,22 @@ s_tell_finished (tc_job_t *self)
 
 //  --------------------------------------------------------------------- life
 
+static void
+s_take_config (tc_job_t *self, const Tutti__Config *config)
+{
+    self->config = *config;
+    snprintf (self->algorithm, sizeof self->algorithm, "%s",
+              config->algorithm);
+    snprintf (self->transport, sizeof self->transport, "%s",
+              config->transport);
+    snprintf (self->library, sizeof self->library, "%s", config->library);
+    snprintf (self->agent, sizeof self->agent, "%s", config->agent);
+    self->config.algorithm = self->algorithm;
+    self->config.transport = self->transport;
+    self->config.library = self->library;
+    self->config.agent = self->agent;
+}
+
 tutti_err_t
 tc_job_new (tc_job_t **self_p, const char *name, uint32_t attempt,
             const Tutti__Join *join, const tc_job_context_t *context,
@@ -147,13 +163,7 @@ tc_job_new (tc_job_t **self_p, const char *name, uint32_t attempt,
     self->context = context;
     self->told_ms = now_ms - HUSH_MS;
     self->remind_ms = now_ms + REMIND_MS;
-    self->config = *join->config;
-    snprintf (self->algorithm, sizeof self->algorithm, "%s",
-              join->config->algorithm);
-    snprintf (self->transport, sizeof self->transport, "%s",
-              join->config->transport);
-    self->config.algorithm = self->algorithm;
-    self->config.transport = self->transport;
+    s_take_config (self, join->config);
     *self_p = self;
     return TUTTI_OK;
 }
@@ -264,6 +274,21 @@ s_known (const tc_job_t *self, const char *node, const Tutti__Join *join)
            strcmp (r->node, node) == 0;
 }
 
+//  The same version, yet not the same file: worth a line, no reason to refuse.
+static void
+s_compare_builds (tc_job_t *self, const Tutti__Join *join)
+{
+    const char *first = self->rank[self->first].build;
+    if (self->builds_differ || strcmp (first, join->build) == 0)
+        return;
+    self->builds_differ = true;
+    tc_log (TC_LOG_WARN, "builds",
+            "job=%s text=\"rank %u (host %s) has loaded build %s of libtutti "
+            "%s, rank %u (host %s) build %s\"",
+            self->name, join->rank, join->host, join->build, self->library,
+            self->first, self->rank[self->first].host, first);
+}
+
 void
 tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
              int64_t now_ms)
@@ -294,8 +319,10 @@ tc_job_join (tc_job_t *self, const char *node, const Tutti__Join *join,
     part->ranks++;
     snprintf (rank->node, sizeof rank->node, "%s", node);
     snprintf (rank->host, sizeof rank->host, "%s", join->host);
+    snprintf (rank->build, sizeof rank->build, "%s", join->build);
     if (self->joined == 0)
         self->first = join->rank;
+    s_compare_builds (self, join);
     if (++self->joined == self->size)
         s_start (self);
     else

@@ -12,7 +12,7 @@
 
 #include "coordinator/store.h"
 #include "protocol/msg.h"
-#include "protocol/plan.h"
+#include "coordinator/plans.h"
 
 typedef struct tc_job tc_job_t;
 
@@ -29,6 +29,7 @@ typedef struct tc_rank {
     bool joined, left, lost;
     char node[TP_NAME_MAX];
     char host[TP_NAME_MAX];
+    char build[TP_BUILD_MAX];  //  of its libtutti
     uint32_t pid;
     uint32_t part;  //  index of its node, while joined
     uint64_t seq;   //  last finished op of the world
@@ -66,6 +67,9 @@ typedef struct tc_job_context {
     void (*send) (void *arg, const char *node, Tutti__Envelope *envelope);
     //  A new epoch, never used before.
     int64_t (*epoch) (void *arg);
+    //  The plan for its nodes; valid until the next call.
+    const tc_store_plan_t *(*plan) (void *arg, const tc_shape_t *shape,
+                                    bool *made_p);
     //  The state has changed: record it.
     void (*changed) (void *arg, const tc_job_t *job);
 } tc_job_context_t;
@@ -150,6 +154,10 @@ tc_job_rank (const tc_job_t *self, uint32_t rank);
 const tc_part_t *
 tc_job_parts (const tc_job_t *self,
               size_t *n_p);  //  in ring order once started
+uint64_t
+tc_job_plan (const tc_job_t *self);  //  id; 0: not started
+const char *
+tc_job_library (const tc_job_t *self);  //  version that all ranks have
 double
 tc_job_comm_share (const tc_job_t *self);  //  0 to 1; < 0: not known
 const char *

@@ -22,6 +22,10 @@ s_config_differs (const Tutti__Config *a, const Tutti__Config *b)
         return "algorithm";
     if (strcmp (a->transport, b->transport) != 0)
         return "transport";
+    if (strcmp (a->library, b->library) != 0)
+        return "library";
+    if (strcmp (a->agent, b->agent) != 0)
+        return "agent";
     return NULL;
 }
 
@@ -30,9 +34,10 @@ s_config_text (const Tutti__Config *c, char *text, size_t len)
 {
     snprintf (text, len,
               "reproducible=%d wide=%d elastic=%u:%u algorithm=%s "
-              "transport=%s",
+              "transport=%s library=%s agent=%s",
               c->reproducible, c->wide, c->elastic_min, c->elastic_max,
-              c->algorithm[0] ? c->algorithm : "-", c->transport);
+              c->algorithm[0] ? c->algorithm : "-", c->transport, c->library,
+              c->agent);
 }
 
 static bool
@@ -54,14 +59,14 @@ static bool
 s_configs_agree (const tc_job_t *self, const Tutti__Join *join, char *text)
 {
     const char *field = s_config_differs (&self->config, join->config);
-    char mine[120], theirs[120];
+    char mine[180], theirs[180];
     if (!field)
         return true;
     s_config_text (join->config, mine, sizeof mine);
     s_config_text (&self->config, theirs, sizeof theirs);
     snprintf (text, TP_TEXT_MAX,
-              "job %s: option %s must be the same on all ranks: rank %u has "
-              "%s; rank %u has %s",
+              "job %s: %s must be the same on all ranks: rank %u has %s; rank "
+              "%u has %s",
               self->name, field, join->rank, mine, self->first, theirs);
     return false;
 }

@@ -11,7 +11,7 @@ struct tc_job {
     uint32_t attempt, size;
     const tc_job_context_t *context;
     tc_job_state_t state;  //  written by s_event and restore in job.c
-    bool muted;
+    bool muted, builds_differ;
     int64_t epoch;
     int64_t told_ms, remind_ms;  //  FORMING: last and next
     tc_rank_t *rank;             //  ours
@@ -21,6 +21,8 @@ struct tc_job {
     uint32_t first;        //  rank that set size and config
     Tutti__Config config;  //  strings below
     char algorithm[TP_NAME_MAX], transport[TP_NAME_MAX];
+    char library[TP_VERSION_MAX], agent[TP_VERSION_MAX];
+    uint64_t plan;
     char text[TP_TEXT_MAX];
 };
 

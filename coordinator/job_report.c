@@ -142,6 +142,18 @@ tc_job_missing (const tc_job_t *self, char *text, size_t len)
     }
 }
 
+uint64_t
+tc_job_plan (const tc_job_t *self)
+{
+    return self->plan;
+}
+
+const char *
+tc_job_library (const tc_job_t *self)
+{
+    return self->library;
+}
+
 double
 tc_job_comm_share (const tc_job_t *self)
 {

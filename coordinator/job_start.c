@@ -2,6 +2,7 @@
 
 #include "coordinator/job_impl.h"
 
+#include "coordinator/log.h"
 #include "coordinator/ring.h"
 #include "protocol/handshake.h"
 
@@ -42,6 +43,7 @@ typedef struct start {
     Tutti__Plan plan;
     Tutti__Member *member, **members;
     uint32_t *ranks;
+    uint32_t *counts;  //  of ranks, per member
     char **data;
     uint8_t key[TP_KEY_BYTES];
 } start_t;
@@ -69,19 +71,35 @@ s_fill_members (tc_job_t *self, start_t *s)
 }
 
 static void
+s_fill_plan (tc_job_t *self, start_t *s)
+{
+    tc_shape_t shape = { self->transport, self->agent, s->counts,
+                         self->parts };
+    for (size_t i = 0; i < self->parts; i++)
+        s->counts[i] = self->part[i].ranks;
+    bool made;
+    const tc_store_plan_t *kept =
+        self->context->plan (self->context->arg, &shape, &made);
+    const tp_plan_t *plan = &kept->plan;
+    tutti__plan__init (&s->plan);
+    s->plan.id = plan->id;
+    s->plan.alpha_us = plan->alpha_us;
+    s->plan.beta_us_per_mib = plan->beta_us_per_mib;
+    s->plan.gamma_us_per_mib = plan->gamma_us_per_mib;
+    s->plan.segment_bytes = plan->segment_bytes;
+    s->plan.channels = plan->channels;
+    self->plan = plan->id;
+    tc_log (TC_LOG_INFO, "plan", "job=%s plan=%llu reason=%s for=\"%s\"",
+            self->name, (unsigned long long) plan->id,
+            made ? "new-shape" : "stored", kept->fingerprint);
+}
+
+static void
 s_tell_start (tc_job_t *self, start_t *s)
 {
     Tutti__Envelope e = TUTTI__ENVELOPE__INIT;
-    tp_plan_t plan;
-    TP_PLAN_DEFAULT (&plan);
     tutti__start__init (&s->start);
-    tutti__plan__init (&s->plan);
-    s->plan.id = 1;
-    s->plan.alpha_us = plan.alpha_us;
-    s->plan.beta_us_per_mib = plan.beta_us_per_mib;
-    s->plan.gamma_us_per_mib = plan.gamma_us_per_mib;
-    s->plan.segment_bytes = plan.segment_bytes;
-    s->plan.channels = 1;
+    s_fill_plan (self, s);
     randombytes_buf (s->key, sizeof s->key);
     s_fill_members (self, s);
     s->start.size = self->size;
@@ -102,9 +120,10 @@ tc_job_tell_start (tc_job_t *self)
     start_t s = { .member = calloc (self->parts, sizeof *s.member),
                   .members = calloc (self->parts, sizeof *s.members),
                   .data = calloc (self->parts, sizeof *s.data),
-                  .ranks = calloc (self->size, sizeof *s.ranks) };
+                  .ranks = calloc (self->size, sizeof *s.ranks),
+                  .counts = calloc (self->parts, sizeof *s.counts) };
     tutti_err_t err = TUTTI_ENOMEM;
-    if (s.member && s.members && s.data && s.ranks) {
+    if (s.member && s.members && s.data && s.ranks && s.counts) {
         err = TUTTI_OK;
         s_tell_start (self, &s);
     }
@@ -112,5 +131,6 @@ tc_job_tell_start (tc_job_t *self)
     free (s.members);
     free (s.data);
     free (s.ranks);
+    free (s.counts);
     return err;
 }

@@ -76,10 +76,11 @@ s_rank (uint32_t rank, const tc_rank_t *r)
                         : r->left    ? "left"
                         : r->waiting ? "waiting"
                                      : "computing";
-    return json_pack ("{s:i, s:s, s:I, s:s, s:I, s:o, s:o}", "rank",
+    return json_pack ("{s:i, s:s, s:I, s:s, s:I, s:o, s:o, s:o}", "rank",
                       (int) rank, "node", r->node, "pid", (json_int_t) r->pid,
                       "state", state, "seq", (json_int_t) r->seq, "op",
-                      s_text (r->op), "path", s_text (r->path));
+                      s_text (r->op), "path", s_text (r->path), "build",
+                      s_text (r->build));
 }
 
 static json_t *
@@ -116,14 +117,15 @@ s_job (const tc_job_t *job)
     for (uint32_t r = 0; known && r < tc_job_size (job); r++)
         json_array_append_new (ranks, s_rank (r, tc_job_rank (job, r)));
     return json_pack (
-        "{s:s, s:I, s:s, s:s, s:I, s:I, s:o, s:o, s:o, s:I, s:I, s:o, s:[], "
-        "s:n, s:o}",
+        "{s:s, s:I, s:s, s:s, s:I, s:I, s:I, s:o, s:o, s:o, s:o, s:I, s:I, "
+        "s:o, s:[], s:n, s:o}",
         "job", tc_job_name (job), "attempt", (json_int_t) tc_job_attempt (job),
         "tenant", "", "state", tc_job_state_name (tc_job_state (job)), "epoch",
         (json_int_t) tc_job_epoch (job), "size",
-        (json_int_t) tc_job_size (job), "missing", s_missing (job), "ring",
-        ring, "comm_share", s_share (job), "wire_bytes", wire, "cpu_us", cpu,
-        "ranks", ranks, "stragglers", "stall", "text",
+        (json_int_t) tc_job_size (job), "plan", (json_int_t) tc_job_plan (job),
+        "library", s_text (tc_job_library (job)), "missing", s_missing (job),
+        "ring", ring, "comm_share", s_share (job), "wire_bytes", wire,
+        "cpu_us", cpu, "ranks", ranks, "stragglers", "stall", "text",
         s_text (tc_job_text (job)));
 }
 
@@ -141,8 +143,9 @@ s_status (const tc_coord_t *coord)
     for (size_t i = 0; i < coord->n_jobs; i++)
         json_array_append_new (jobs, s_job (coord->jobs[i]));
     json_decref (ranks);
-    return json_pack ("{s:s, s:b, s:i, s:o, s:[], s:o}", "version", VERSION,
-                      "insecure", coord->options.insecure, "plan", 1, "nodes",
+    return json_pack ("{s:s, s:b, s:I, s:o, s:[], s:o}", "version", VERSION,
+                      "insecure", coord->options.insecure, "plan",
+                      (json_int_t) tc_plans_last (coord->plans), "nodes",
                       nodes, "edges", "jobs", jobs);
 }
 

@@ -19,16 +19,17 @@
 #include <string.h>
 #include <time.h>
 
-#define SCHEMA 1
+#define SCHEMA 2
 #define QUEUE 4096
 #define BUSY_MS 2000  //  for a coordinator that is just ending
 #define RETRY_MS 1000
 
-typedef enum { JOB, NODE, KINDS } kind_t;
+typedef enum { JOB, NODE, PLAN, KINDS } kind_t;
 
 typedef struct record {
     kind_t kind;
     tc_store_job_t job;  //  NODE: job is the node, text its host
+    tc_store_plan_t plan;
 } record_t;
 
 //  A ring under a mutex; the loop only copies into it.
@@ -44,11 +45,13 @@ struct tc_store {  //  db is the thread's while it runs
     bool ending;
     tc_store_job_t *history;
     size_t n_history;
+    tc_store_plan_t *plans;
+    size_t n_plans;
 };
 
 static const char s_schema[] =
     "CREATE TABLE IF NOT EXISTS meta(key TEXT PRIMARY KEY, value INTEGER);"
-    "INSERT OR IGNORE INTO meta VALUES('schema', 1);"
+    "INSERT OR IGNORE INTO meta VALUES('schema', 2);"
     "INSERT OR IGNORE INTO meta VALUES('epoch', 0);"
     "CREATE TABLE IF NOT EXISTS incarnations(incarnation TEXT PRIMARY KEY, "
     "started TEXT);"
@@ -58,23 +61,28 @@ static const char s_schema[] =
     "CREATE TABLE IF NOT EXISTS nodes(node TEXT PRIMARY KEY, host TEXT, "
     "state TEXT, changed TEXT);"
     "CREATE TABLE IF NOT EXISTS plans(fingerprint TEXT PRIMARY KEY, id "
-    "INTEGER, plan TEXT, changed TEXT);"
+    "INTEGER, alpha_us REAL, beta_us_per_mib REAL, gamma_us_per_mib REAL, "
+    "segment_bytes INTEGER, channels INTEGER, made TEXT);"
     "CREATE TABLE IF NOT EXISTS events(id INTEGER PRIMARY KEY, time TEXT, "
     "kind TEXT, name TEXT, epoch INTEGER, state TEXT, text TEXT);";
 
-//  The parameters of all: ?1 name, ?2 attempt, ?3 size, ?4 epoch, ?5 state,
-//  ?6 text.
+//  The parameters of jobs and nodes: ?1 name, ?2 attempt, ?3 size, ?4 epoch,
+//  ?5 state, ?6 text; of plans: ?11 fingerprint, then the columns.
 static const char *const s_sql[KINDS] = {
     [JOB] = "INSERT INTO jobs VALUES(?1,?2,?3,?4,?5,?6,datetime('now'),NULL) "
             "ON CONFLICT(epoch) DO UPDATE SET state=?5, text=?6, ended=CASE "
             "WHEN ?5 IN ('finished','failed') THEN datetime('now') END",
     [NODE] = "INSERT OR REPLACE INTO nodes VALUES(?1,?6,?5,datetime('now'))",
+    [PLAN] = "INSERT OR REPLACE INTO plans "
+             "VALUES(?11,?12,?13,?14,?15,?16,?17,datetime('now'))",
 };
 static const char *const s_event_sql[KINDS] = {
     [JOB] =
         "INSERT INTO events VALUES(NULL,datetime('now'),'job',?1,?4,?5,?6)",
     [NODE] = "INSERT INTO events "
              "VALUES(NULL,datetime('now'),'node',?1,NULL,?5,?6)",
+    [PLAN] = "INSERT INTO events "
+             "VALUES(NULL,datetime('now'),'plan',?12,NULL,'made',?11)",
 };
 
 //  -1: there is none.
@@ -95,8 +103,10 @@ s_meta (sqlite3 *db, const char *key)
 //  ------------------------------------------------------------------- writing
 
 static bool
-s_run (sqlite3 *db, const char *sql, const tc_store_job_t *job)
+s_run (sqlite3 *db, const char *sql, const record_t *record)
 {
+    const tc_store_job_t *job = &record->job;
+    const tp_plan_t *plan = &record->plan.plan;
     sqlite3_stmt *s;
     sqlite3_prepare_v2 (db, sql, -1, &s, NULL);
     //  Binding what a statement does not name is an error without effect.
@@ -106,6 +116,13 @@ s_run (sqlite3 *db, const char *sql, const tc_store_job_t *job)
     sqlite3_bind_int64 (s, 4, job->epoch);
     sqlite3_bind_text (s, 5, job->state, -1, SQLITE_STATIC);
     sqlite3_bind_text (s, 6, job->text, -1, SQLITE_STATIC);
+    sqlite3_bind_text (s, 11, record->plan.fingerprint, -1, SQLITE_STATIC);
+    sqlite3_bind_int64 (s, 12, (int64_t) plan->id);
+    sqlite3_bind_double (s, 13, plan->alpha_us);
+    sqlite3_bind_double (s, 14, plan->beta_us_per_mib);
+    sqlite3_bind_double (s, 15, plan->gamma_us_per_mib);
+    sqlite3_bind_int64 (s, 16, (int64_t) plan->segment_bytes);
+    sqlite3_bind_int64 (s, 17, plan->channels);
     bool ok = sqlite3_step (s) == SQLITE_DONE;
     sqlite3_finalize (s);
     return ok;
@@ -130,8 +147,8 @@ s_write (tc_store_t *self, int64_t epoch, size_t from, size_t to)
         s_write_epoch (self->db, epoch);
     for (size_t i = from; ok && i < to; i++) {
         const record_t *r = &self->ring[i % QUEUE];
-        ok = s_run (self->db, s_sql[r->kind], &r->job) &&
-             s_run (self->db, s_event_sql[r->kind], &r->job);
+        ok = s_run (self->db, s_sql[r->kind], r) &&
+             s_run (self->db, s_event_sql[r->kind], r);
     }
     ok =
         ok && sqlite3_exec (self->db, "COMMIT", NULL, NULL, NULL) == SQLITE_OK;
@@ -214,6 +231,7 @@ s_close_db (tc_store_t *self)
 {
     sqlite3_close (self->db);
     free (self->history);
+    free (self->plans);
     free (self->ring);
     free (self);
 }
@@ -283,6 +301,43 @@ s_take_text (sqlite3_stmt *s, int column, char *text, size_t len)
     snprintf (text, len, "%s", value ? value : "");
 }
 
+static void
+s_take_plan (sqlite3_stmt *s, tc_store_plan_t *plan)
+{
+    TP_PLAN_DEFAULT (&plan->plan);
+    s_take_text (s, 0, plan->fingerprint, sizeof plan->fingerprint);
+    plan->plan.id = (uint64_t) sqlite3_column_int64 (s, 1);
+    plan->plan.alpha_us = sqlite3_column_double (s, 2);
+    plan->plan.beta_us_per_mib = sqlite3_column_double (s, 3);
+    plan->plan.gamma_us_per_mib = sqlite3_column_double (s, 4);
+    plan->plan.segment_bytes = (uint64_t) sqlite3_column_int64 (s, 5);
+    plan->plan.channels = (uint32_t) sqlite3_column_int64 (s, 6);
+}
+
+static tutti_err_t
+s_load_plans (tc_store_t *self)
+{
+    sqlite3_stmt *s;
+    tutti_err_t err = TUTTI_OK;
+    sqlite3_prepare_v2 (
+        self->db,
+        "SELECT fingerprint, id, alpha_us, beta_us_per_mib, gamma_us_per_mib, "
+        "segment_bytes, channels FROM plans ORDER BY id",
+        -1, &s, NULL);
+    while (!err && sqlite3_step (s) == SQLITE_ROW) {
+        tc_store_plan_t *more =
+            realloc (self->plans, (self->n_plans + 1) * sizeof *more);
+        if (more) {
+            self->plans = more;
+            s_take_plan (s, &more[self->n_plans++]);
+        }
+        else
+            err = TUTTI_ENOMEM;
+    }
+    sqlite3_finalize (s);
+    return err;
+}
+
 static tutti_err_t
 s_load (tc_store_t *self)
 {
@@ -344,6 +399,8 @@ tc_store_open (tc_store_t **self_p, const char *url, uint64_t incarnation,
     if (!err)
         err = s_load (self);
     if (!err)
+        err = s_load_plans (self);
+    if (!err)
         err = s_start (self);
     if (err) {
         s_close_db (self);
@@ -375,6 +432,19 @@ tc_store_history (const tc_store_t *self, size_t *n_p)
 {
     *n_p = self ? self->n_history : 0;
     return self ? self->history : NULL;
+}
+
+const tc_store_plan_t *
+tc_store_plans (const tc_store_t *self, size_t *n_p)
+{
+    *n_p = self ? self->n_plans : 0;
+    return self ? self->plans : NULL;
+}
+
+void
+tc_store_plan (tc_store_t *self, const tc_store_plan_t *plan)
+{
+    s_queue (self, &(record_t){ .kind = PLAN, .plan = *plan });
 }
 
 void

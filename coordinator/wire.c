@@ -18,8 +18,13 @@
 #include <sys/stat.h>
 #include <zmq.h>
 
-#define Z85 41  //  characters of a key with the zero
+#define Z85 TC_KEY_MAX
 #define AGENTS_MAX 4096
+
+typedef struct agent_key {
+    char public[Z85];
+    char node[TP_NAME_MAX];  //  whose it is; "": any
+} agent_key_t;
 
 //  Owned by the loop; the ZAP thread has zap and reads agents.
 struct tc_wire {
@@ -28,7 +33,7 @@ struct tc_wire {
     bool zap_runs;
     char endpoint[256];
     char secret[Z85], public[Z85];
-    char (*agents)[Z85];
+    agent_key_t *agents;
     size_t n_agents;
 };
 
@@ -69,16 +74,28 @@ s_open_keys (const char *keys, char *text)
     return file;
 }
 
+static bool
+s_add_agent (tc_wire_t *self, const char *key, const char *node)
+{
+    if (self->n_agents == AGENTS_MAX)
+        return false;
+    agent_key_t *agent = &self->agents[self->n_agents++];
+    snprintf (agent->public, sizeof agent->public, "%s", key);
+    snprintf (agent->node, sizeof agent->node, "%s", node);
+    return true;
+}
+
 //  One line; false if it is none of ours.
 static bool
 s_take_key (tc_wire_t *self, const char *line)
 {
-    char name[32], value[64];
+    char name[32], value[64], node[TP_NAME_MAX] = "";
     uint8_t raw[32];
     if (line[0] == '#' || line[strspn (line, " \t\r\n")] == 0)
         return true;
-    bool ok = sscanf (line, "%31s %63s", name, value) == 2 &&
-              strlen (value) == Z85 - 1 && zmq_z85_decode (raw, value);
+    bool ok = sscanf (line, "%31s %63s %63s", name, value, node) >= 2 &&
+              (!node[0] || tp_name_ok (node)) && strlen (value) == Z85 - 1 &&
+              zmq_z85_decode (raw, value);
     if (!ok)
         return false;
     sodium_memzero (raw, sizeof raw);
@@ -86,8 +103,8 @@ s_take_key (tc_wire_t *self, const char *line)
         memcpy (self->secret, value, Z85);
     else if (strcmp (name, "coordinator_public") == 0)
         memcpy (self->public, value, Z85);
-    else if (strcmp (name, "agent_public") == 0 && self->n_agents < AGENTS_MAX)
-        memcpy (self->agents[self->n_agents++], value, Z85);
+    else if (strcmp (name, "agent_public") == 0)
+        ok = s_add_agent (self, value, node);
     else
         ok = strcmp (name, "agent_secret") == 0;  //  one file for both
     sodium_memzero (value, sizeof value);
@@ -144,7 +161,7 @@ s_allowed (const tc_wire_t *self, const uint8_t key[32])
     char z85[Z85];
     zmq_z85_encode (z85, key, 32);
     for (size_t i = 0; i < self->n_agents; i++)
-        if (strcmp (self->agents[i], z85) == 0)
+        if (strcmp (self->agents[i].public, z85) == 0)
             return true;
     return false;
 }
@@ -332,6 +349,40 @@ tc_wire_key (const tc_wire_t *self)
     return self->public[0] ? self->public : "-";
 }
 
+bool
+tc_wire_owns (const tc_wire_t *self, const char *key, const char *node,
+              char *text)
+{
+    for (size_t i = 0; i < self->n_agents; i++) {
+        const agent_key_t *agent = &self->agents[i];
+        bool mine = strcmp (agent->public, key) == 0;
+        if (!agent->node[0] || mine == (strcmp (agent->node, node) == 0))
+            continue;
+        if (mine)
+            snprintf (text, TP_TEXT_MAX,
+                      "the key of this agent is for node %s, but it says that "
+                      "it is node %s; start it with --node %s, or change the "
+                      "line of the key in the coordinator's --keys",
+                      agent->node, node, agent->node);
+        else
+            snprintf (text, TP_TEXT_MAX,
+                      "node %s has another key than this agent; use that "
+                      "node's key, another --node, or change the line of the "
+                      "key in the coordinator's --keys",
+                      node);
+        return false;
+    }
+    return true;
+}
+
+//  What ZAP answered for the connection of this message.
+static void
+s_take_user (tc_peer_t *peer, zmq_msg_t *frame)
+{
+    const char *user = zmq_msg_gets (frame, "User-Id");
+    snprintf (peer->key, sizeof peer->key, "%s", user ? user : "");
+}
+
 //  The last frame of a message into BODY; the rest is dropped. How many
 //  there were, -1 without a message.
 static int
@@ -347,6 +398,7 @@ s_read_frames (tc_wire_t *self, tc_peer_t *peer, zmq_msg_t *body)
             return -1;
         }
         more = zmq_msg_more (&frame);
+        s_take_user (peer, &frame);
         if (n == 0 && zmq_msg_size (&frame) <= TC_PEER_MAX) {
             peer->len = zmq_msg_size (&frame);
             memcpy (peer->id, zmq_msg_data (&frame), peer->len);

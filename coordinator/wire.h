@@ -11,18 +11,22 @@
 typedef struct tc_wire tc_wire_t;
 
 #define TC_PEER_MAX 256  //  bytes of a routing id
+#define TC_KEY_MAX 41    //  a Z85 key with the zero
 
-//  Who a message came from: the connection, as the ROUTER names it.
+//  Who a message came from: the connection, as the ROUTER names it, and the
+//  public key that CURVE has proven; "" without encryption.
 typedef struct tc_peer {
     uint8_t id[TC_PEER_MAX];
     size_t len;
+    char key[TC_KEY_MAX];
 } tc_peer_t;
 
 //  Bind to ENDPOINT ("tcp://127.0.0.1:0"). KEYS: a file, or "fd:N", with
 //  lines "coordinator_secret Z85", "coordinator_public Z85" and one or more
-//  "agent_public Z85"; NULL: no encryption, anybody may connect. TUTTI_EINVAL,
-//  TUTTI_ESTATE (the address cannot be used now), with one sentence in TEXT
-//  (TP_TEXT_MAX); TUTTI_ENOMEM.
+//  "agent_public Z85 [NODE]"; with NODE the key is for the node of that name,
+//  and no other key may claim it. NULL: no encryption, anybody may connect.
+//  TUTTI_EINVAL, TUTTI_ESTATE (the address cannot be used now), with one
+//  sentence in TEXT (TP_TEXT_MAX); TUTTI_ENOMEM.
 tutti_err_t
 tc_wire_open (tc_wire_t **self_p, const char *endpoint, const char *keys,
               char *text);
@@ -34,6 +38,11 @@ const char *
 tc_wire_endpoint (const tc_wire_t *self);
 const char *
 tc_wire_key (const tc_wire_t *self);
+
+//  Whether KEY may speak for NODE; if not, one sentence in TEXT.
+bool
+tc_wire_owns (const tc_wire_t *self, const char *key, const char *node,
+              char *text);
 
 //  Wait at most TIMEOUT_MS for a message. TUTTI_OK: *envelope_p is the
 //  caller's. TUTTI_EPROTO, TUTTI_EVERSION: PEER sent what makes no sense, TEXT

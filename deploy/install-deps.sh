@@ -11,7 +11,7 @@ set -eu
 build="gcc libc6-dev scons pkg-config libzmq3-dev libczmq-dev libsodium-dev
 libprotobuf-c-dev protobuf-c-compiler libmicrohttpd-dev libjansson-dev
 libsqlite3-dev libcurl4-openssl-dev zlib1g-dev dataset-fashion-mnist curl"
-tests="libcmocka-dev python3 python3-pytest git clang clang-format
+tests="libcmocka-dev python3 python3-pytest python3-jsonschema git clang clang-format
 libclang-rt-14-dev valgrind prometheus iproute2 nftables strace procps
 openmpi-bin"
 

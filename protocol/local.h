@@ -30,7 +30,7 @@
 
 typedef enum tp_local_type {
     TP_LOCAL_HELLO = 1,
-    TP_LOCAL_WAITING,  //  agent: text says for what; may repeat
+    TP_LOCAL_WAITING,  //  agent: tp_local_waiting_t; may repeat
     TP_LOCAL_WELCOME,  //  agent: with TP_WELCOME_FDS descriptors
     TP_LOCAL_REFUSE,   //  agent: tp_local_reply_t; then it closes
     TP_LOCAL_REPLY,    //  agent: tp_local_reply_t, the answer to most requests
@@ -67,8 +67,9 @@ typedef struct tp_local_hello {
     int32_t device;
     uint32_t pid;  //  as the client sees itself; 0 proves nothing
     char host[TP_NAME_MAX];
-    char library[32];  //  tutti_version ()
-    uint32_t flags;    //  TP_LOCAL_*
+    char library[TP_VERSION_MAX];  //  tutti_version ()
+    char build[TP_BUILD_MAX];  //  of the library that is loaded; "" unknown
+    uint32_t flags;            //  TP_LOCAL_*
     uint32_t elastic_min, elastic_max;
     uint32_t join_timeout_ms;
     char algorithm[32];  //  empty: the plan chooses
@@ -103,6 +104,21 @@ typedef struct tp_local_reply {
     uint32_t pad;
     char text[TP_TEXT_MAX];
 } tp_local_reply_t;
+
+//  What a rank waits for, in this order.
+typedef enum tp_stage {
+    TP_STAGE_AGENT,        //  the socket; no agent, no message
+    TP_STAGE_COORDINATOR,  //  the agent's connection to it
+    TP_STAGE_RANKS,        //  the others of the job
+    TP_STAGE_NODES,        //  connections between the nodes
+    TP_STAGES
+} tp_stage_t;
+
+typedef struct tp_local_waiting {
+    uint32_t stage;  //  tp_stage_t
+    uint32_t pad;
+    char text[TP_TEXT_MAX];
+} tp_local_waiting_t;
 
 typedef struct tp_local_segment {
     uint32_t id;

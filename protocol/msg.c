@@ -122,7 +122,11 @@ s_config (const Tutti__Config *m)
     if (m->elastic_min > m->elastic_max || m->elastic_max > TP_RANKS_MAX)
         return "an elastic range is none";
     const char *wrong = s_text (m->algorithm, TP_NAME_MAX);
-    return wrong ? wrong : s_text (m->transport, TP_NAME_MAX);
+    if (!wrong)
+        wrong = s_text (m->transport, TP_NAME_MAX);
+    if (!wrong)
+        wrong = s_text (m->library, TP_VERSION_MAX);
+    return wrong ? wrong : s_text (m->agent, TP_VERSION_MAX);
 }
 
 static const char *
@@ -147,7 +151,7 @@ s_join (const Tutti__Join *m)
         wrong = s_data (m->n_data, m->data);
     if (!wrong)
         wrong = s_config (m->config);
-    return wrong ? wrong : s_text (m->library, TP_NAME_MAX);
+    return wrong ? wrong : s_text (m->build, TP_BUILD_MAX);
 }
 
 static bool

@@ -17,6 +17,8 @@
 //  Limits. Everything read from a peer is checked against them first.
 #define TP_NAME_MAX 64       //  job and node names, with the zero
 #define TP_TEXT_MAX 512      //  one sentence for a human, with the zero
+#define TP_VERSION_MAX 32    //  "1.0.0", with the zero
+#define TP_BUILD_MAX 48      //  a build id in hex, with the zero
 #define TP_RANKS_MAX 65536   //  ranks of a job
 #define TP_LOCAL_MAX 256     //  ranks of a job on one node
 #define TP_NODES_MAX 4096    //  nodes of a job

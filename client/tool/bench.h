@@ -39,6 +39,7 @@ typedef struct bench_way {
     bool done;
     double time_us;      //  mean of the slowest rank
     double time_us_p99;  //  of rank 0
+    double first_us;     //  the first call, of rank 0; in no other number
     int64_t wrong;       //  elements, all ranks
     double wire_bytes_max, wire_bytes_sum, cpu_us;  //  per op
 } bench_way_t;

@@ -164,19 +164,21 @@ s_usage (const bench_t *self, usage_t *usage)
 }
 
 //  Warm up, and see how often the op can be timed; the same on all ranks.
+//  *first_us_p: the first call, 0 without a warm-up.
 static int
-s_iterations (const bench_t *self, const call_t *call)
+s_iterations (const bench_t *self, const call_t *call, double *first_us_p)
 {
     const bench_options_t *o = self->options;
     int warmup = o->warmup;
     if (o->iterations == 0 && warmup < 2)
         warmup = 2;  //  one connects and allocates, one is timed
-    int64_t start = 0;
+    int64_t begun = s_now_ns (), start = begun;
     for (int i = 0; i < warmup; i++) {
-        if (i == 1)
-            start = s_now_ns ();
         bench_check (self, s_call (self, call));
+        if (i == 0)
+            start = s_now_ns ();
     }
+    *first_us_p = (double) (start - begun) / 1e3;
     if (o->iterations > 0)
         return o->iterations;
     int64_t each = (s_now_ns () - start) / (warmup - 1) + 1;
@@ -213,7 +215,7 @@ s_measure (const bench_t *self, bench_row_t *row, bool in_place)
 {
     bench_way_t *way = &row->way[in_place];
     call_t call = s_place (self, row->count, in_place);
-    int iterations = s_iterations (self, &call);
+    int iterations = s_iterations (self, &call, &way->first_us);
     usage_t before, after;
     bench_check (self, tutti_barrier (self->comm));
     s_usage (self, &before);

@@ -139,6 +139,7 @@ s_print_json (const bench_t *self, const bench_row_t *row)
             self->transport);
     s_json_number ("time_us", out->done, out->time_us);
     s_json_number ("time_us_p99", cost->done, cost->time_us_p99);
+    s_json_number ("first_us", cost->first_us > 0, cost->first_us);
     s_json_number ("algbw_gbps", out->done, s_algbw (row, 0));
     s_json_number ("busbw_gbps", out->done, s_busbw (self, row, 0));
     s_json_wrong (self, "wrong", out);
@@ -184,5 +185,9 @@ bench_print_tail (const bench_t *self, const bench_row_t *rows, size_t n)
         printf ("# Wrong elements    : %lld %s\n", wrong,
                 wrong == 0 ? "OK" : "FAILED");
     printf ("# Avg bus bandwidth : %.4f GB/s\n", sum / ways);
+    const bench_way_t *first = &rows[0].way[!rows[0].way[0].done];
+    if (n > 0 && first->first_us > 0)
+        printf ("# First call        : %.1f us (not in the times above)\n",
+                first->first_us);
     fflush (stdout);
 }

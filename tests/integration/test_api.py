@@ -3,17 +3,32 @@
 tests/programs/api.c checks; here it is run on one and two nodes."""
 
 import os
+import shutil
 
 import pytest
 
-from conftest import BUILD, tutti_run
+from conftest import BUILD, EXAMPLES, tutti_run
 
 API = os.path.join(BUILD, 'tests', 'api')
 
 
+def test_valgrind_finds_no_leak():
+    """Every block of the library is freed at the end of hello."""
+    if not shutil.which('valgrind'):
+        pytest.skip('valgrind is not installed')
+    if os.path.basename(BUILD) != 'build':
+        pytest.skip('valgrind does not run a build with sanitizers')
+    result = tutti_run(2, 2, ['valgrind', '--leak-check=full',
+                              '--show-leak-kinds=all', '--error-exitcode=9',
+                              os.path.join(EXAMPLES, 'hello')], timeout=120)
+    assert result.status == 0, result
+    assert result.err.count('no leaks are possible') == 2, result
+    assert result.err.count('ERROR SUMMARY: 0 errors') == 2, result
+
+
 @pytest.mark.parametrize('check', ['split', 'misuse', 'requests', 'many',
                                    'counts', 'abort', 'deadline', 'fork',
-                                   'threads', 'memory', 'hidden', 'late',
+                                   'exec', 'vanish', 'threads', 'memory', 'hidden', 'late',
                                    'orders'])
 @pytest.mark.parametrize('nodes', [1, 2, 3])
 def test_api(check, nodes):

@@ -31,7 +31,7 @@ HELLO, WELCOME, HEARTBEAT, GOODBYE, REFUSE = 10, 11, 12, 13, 14
 JOIN, FORMING, START, READY, GO = 20, 21, 22, 23, 24
 LOST, LEAVE, ABORT, FINISHED = 25, 26, 27, 28
 OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-ESTATE, EABORTED, EVERSION, EJOIN = -3, -41, -61, -62
+ESTATE, EABORTED, EVERSION, EJOIN, EDENIED = -3, -41, -61, -62, -63
 
 # ----------------------------------------------------------------- protobuf
 
@@ -170,11 +170,13 @@ class Agent:
     def beat(self, progress=b""):
         self.send(HEARTBEAT, field(1, 1) + progress)
 
-    def join(self, rank, size, job="j", attempt=0, pid=None, config=b""):
+    def join(self, rank, size, job="j", attempt=0, pid=None, config=b"",
+             library="0.1.0"):
         self.send(JOIN, field(1, rank) + field(2, size) +
                   field(4, pid or 100 + rank) + field(5, "h-" + self.node) +
                   field(6, "tcp://%s:1" % self.node) +
-                  field(7, config + field(6, "tcp")) + field(8, "0.1.0"),
+                  field(7, config + field(6, "tcp") + field(7, library) +
+                        field(8, "0.1.0")) + field(8, "b1d%d" % rank),
                   job, attempt, epoch=0)
 
     def leave(self, rank, job="j", attempt=0):
@@ -394,6 +396,8 @@ def test_a_job_from_join_to_finished(scene):
                                                 "reproducible=0"]),
     (dict(rank=1, size=2, config=field(5, "ring")), ["algorithm=ring",
                                                      "algorithm=-"]),
+    (dict(rank=1, size=2, library="0.2.0"), ["library=0.2.0",
+                                             "library=0.1.0", "rank 0"]),
     (dict(rank=1, size=2, attempt=1), ["attempt 1", "attempt 2"]),
 ])
 def test_refusals_name_both_sides(scene, second, words):
@@ -655,6 +659,45 @@ def test_keys_admit_the_listed_only(scene):
     assert done.returncode == 2 and "chmod 600" in done.stderr
 
 
+def test_a_key_is_no_right_to_any_name(scene):
+    server, k1, k2, k3 = (keypair() for _ in range(4))
+    path = scene.path + "/keys"
+    with open(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600), "w") as keys:
+        keys.write("coordinator_secret %s\ncoordinator_public %s\n"
+                   "agent_public %s\nagent_public %s\nagent_public %s n3\n"
+                   % (server[1], server[0], k1[0], k2[0], k3[0]))
+    coordinator = scene(Coordinator(
+        scene.path, "--keys", path, "--suspect-ms", "400", "--lost-ms", "600",
+        insecure=False))
+
+    def agent(key, node):
+        return scene(Agent(coordinator.url, node, curve=(server[0], *key)))
+
+    def refused(key, node, *words):
+        other = agent(key, node).hello(welcome=False)
+        refuse = other.wait(REFUSE, never=(WELCOME,))
+        assert unzigzag(one(refuse, 1)) == EDENIED
+        for word in words:
+            assert word in one(refuse, 2).decode()
+        other.close()
+
+    first = agent(k1, "n1").hello()
+    refused(k2, "n1", "n1", "h-n1", "another key")
+    first.close()
+    coordinator.until(lambda: coordinator.states("nodes") == ["lost"])
+    refused(k2, "n1", "n1", "another key")  # silent, but not for the taking
+    agent(k1, "n1").hello()
+    refused(k3, "n4", "for node n3", "n4")  # a key that is one node's
+    refused(k1, "n3", "n3", "another key")  # a node that has its key
+    agent(k3, "n3").hello()
+    agent(k2, "n2").hello()
+    with open(path, "a") as keys:
+        keys.write("agent_public %s no/name\n" % k2[0])
+    done = subprocess.run([COORDINATOR, "--keys", path], capture_output=True,
+                          text=True, timeout=10)
+    assert done.returncode == 2 and "line 6" in done.stderr
+
+
 def test_keys_by_descriptor(scene):
     server, agent = keypair(), keypair()
     fd = os.memfd_create("keys")
@@ -696,7 +739,8 @@ def test_progress_is_shown_and_never_goes_backwards(scene):
     assert (job["wire_bytes"], job["cpu_us"], job["size"]) == (1000, 77, 1)
     assert job["ranks"][0] == {
         "rank": 0, "node": "n1", "pid": 100, "state": "waiting", "seq": 5,
-        "op": "allreduce float32 x1024 sum", "path": "staged"}
+        "op": "allreduce float32 x1024 sum", "path": "staged",
+        "build": "b1d0"}
     a.beat(progress("j", 7, 1500))
     a.beat(progress("j", 2, 10))  # a new worker
     a.beat()
@@ -759,22 +803,96 @@ def test_comm_share_of_a_running_job(scene):
     coordinator.until(lambda: coordinator.metric(share) is None)
 
 
-def test_status_has_every_field(scene):
-    coordinator, a = cast(scene, "n1")
+def schema_checked(status):
+    jsonschema = pytest.importorskip(
+        "jsonschema", reason="python3-jsonschema is not installed")
+    with open(ROOT + "/deploy/status.schema.json") as file:
+        schema = json.load(file)
+    jsonschema.Draft202012Validator.check_schema(schema)
+    jsonschema.Draft202012Validator(schema).validate(status)
+    return status
+
+
+def test_status_by_its_schema(scene):
+    coordinator, a, b = cast(scene, "n1", "n2",
+                             options=("--suspect-ms", "400", "--lost-ms",
+                                      "900"))
+    schema_checked(coordinator.status())
     a.join(1, 3)
     coordinator.until(lambda: coordinator.status()["jobs"])
-    status = coordinator.status()
-    assert set(status) == {"version", "insecure", "plan", "nodes", "edges",
-                           "jobs"}
-    assert status["nodes"] == [{"node": "n1", "host": "h-n1",
-                                "addr": "127.0.0.1", "state": "ready",
-                                "ranks": [1]}]
+    status = schema_checked(coordinator.status())
+    assert status["plan"] == 0
+    assert status["nodes"][0] == {"node": "n1", "host": "h-n1",
+                                  "addr": "127.0.0.1", "state": "ready",
+                                  "ranks": [1]}
     job = status["jobs"][0]
     assert job["missing"] == [0, 2] and job["state"] == "forming"
-    assert {"job", "attempt", "tenant", "state", "epoch", "size", "missing",
-            "ring", "comm_share", "wire_bytes", "cpu_us", "ranks",
-            "stragglers", "stall"} <= set(job)
     assert job["comm_share"] is None and job["tenant"] == ""
+    assert job["library"] == "0.1.0" and job["ranks"][1]["build"] == "b1d1"
+    a.leave(1)
+    running(a, b)
+    a.beat(progress("j", 5, 1000))
+    coordinator.until(lambda: schema_checked(
+        coordinator.status())["jobs"][-1]["wire_bytes"] == 1000)
+    assert coordinator.status()["plan"] == 1
+    a.leave(0)
+    coordinator.until(lambda: "lost" in coordinator.states("nodes"))
+    status = schema_checked(coordinator.status())
+    assert status["jobs"][-1]["state"] == "failed"
+    assert {r["state"] for r in status["jobs"][-1]["ranks"]} == {"left",
+                                                                 "lost"}
+    assert schema_checked(status)["jobs"][-1]["text"]
+    broken = json.loads(json.dumps(status))
+    broken["jobs"][-1]["new"] = 1
+    with pytest.raises(Exception, match="new"):
+        schema_checked(broken)
+
+
+def plan_of(coordinator, agent, job, size=1):
+    """Run a job of SIZE ranks on one node; its plan."""
+    for rank in range(size):
+        agent.join(rank, size, job=job)
+    agent.wait(START)
+    coordinator.until(lambda: any(
+        j["job"] == job and j["epoch"] for j in coordinator.status()["jobs"]))
+    plan = coordinator.status()["jobs"][-1]["plan"]
+    for rank in range(size):
+        agent.leave(rank, job=job)
+    agent.wait(FINISHED)
+    return plan
+
+
+def test_plans_are_kept_by_shape(scene):
+    """The same shape has the same plan, also after a restart."""
+    state = ("--state", "sqlite:" + scene.path + "/state.db")
+    coordinator, a = cast(scene, "n1", options=state)
+    assert plan_of(coordinator, a, "x") == 1
+    assert plan_of(coordinator, a, "y") == 1
+    assert plan_of(coordinator, a, "z", 2) == 2
+    log = coordinator.log()
+    assert "job=x plan=1 reason=new-shape" in log
+    assert "job=y plan=1 reason=stored" in log
+    coordinator.close()
+    coordinator, a = cast(scene, "n1", options=state)
+    assert plan_of(coordinator, a, "v", 2) == 2
+    assert plan_of(coordinator, a, "w", 3) == 3
+    assert "job=v plan=2 reason=stored for=\"1 nodes 2 ranks tcp" in \
+        coordinator.log()
+    coordinator.close()
+    with sqlite3.connect(scene.path + "/state.db") as db:
+        rows = list(db.execute("SELECT id, alpha_us, segment_bytes FROM plans "
+                               "ORDER BY id"))
+    assert [row[0] for row in rows] == [1, 2, 3]
+    assert all(row[1] > 0 and row[2] > 0 for row in rows)
+
+
+def test_builds_that_differ_are_logged_once(scene):
+    coordinator, a = cast(scene, "n1")
+    for rank in range(3):
+        a.join(rank, 4)
+    coordinator.until(lambda: "event=builds" in coordinator.log())
+    assert coordinator.log().count("event=builds") == 1
+    assert "rank 1 (host h-n1) has loaded build b1d1" in coordinator.log()
 
 
 def test_metrics_lint_and_openmetrics(scene):

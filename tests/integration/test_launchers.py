@@ -7,6 +7,7 @@ real one."""
 import os
 import re
 import shutil
+import time
 
 import pytest
 
@@ -20,10 +21,8 @@ SLURM = {'SLURM_PROCID': '5', 'SLURM_STEP_NUM_TASKS': '9', 'SLURM_LOCALID':
 PMI = {'PMI_RANK': '0', 'PMI_SIZE': '1'}
 
 
-@pytest.fixture(scope='module')
-def agent():
-    """The socket of a running agent, and a way to stop it."""
-    name = '@tutti-test-%d' % os.getpid()
+def start_node(name):
+    """A coordinator, and an agent at the socket NAME."""
     coordinator = start([BUILD + '/bin/tutti-coordinator', '--bind',
                          'tcp://127.0.0.1:0', '--http', '127.0.0.1:0',
                          '--insecure'])
@@ -33,10 +32,22 @@ def agent():
                      '--socket', name, '--node', 'here', '--data-bind',
                      '127.0.0.1', '--insecure'])
     assert process.stdout.readline().startswith('ready socket=')
-    yield name
-    for daemon in (process, coordinator):
+    return process, coordinator
+
+
+def stop_node(daemons):
+    for daemon in daemons:
         daemon.terminate()
         assert finish(daemon, 15).status == 0
+
+
+@pytest.fixture(scope='module')
+def agent():
+    """The socket of a running agent."""
+    name = '@tutti-test-%d' % os.getpid()
+    daemons = start_node(name)
+    yield name
+    stop_node(daemons)
 
 
 def joined(result):
@@ -140,12 +151,38 @@ def test_stall_is_told_in_the_jobs_log():
                      r'\(pid \d+\)', result.err), result
 
 
+def test_agent_that_comes_later(tmp_path):
+    """A rank waits for its node's agent, and the log says how long."""
+    path = str(tmp_path / 'agent.sock')
+    rank = start([HELLO], {'TUTTI_AGENT': path, 'TUTTI_JOB': 'early',
+                           'TUTTI_RANK': '0', 'TUTTI_SIZE': '1',
+                           'TUTTI_LOG': 'info'})
+    time.sleep(3.5)
+    daemons = start_node(path)
+    result = finish(rank, 30)
+    assert result.status == 0, result
+    times = re.search(r'; agent (\S+) s, coordinator (\S+) s, ranks (\S+) s, '
+                      r'nodes (\S+) s', result.err)
+    assert times and 3.3 < float(times.group(1)) < 20, result
+    stop_node(daemons)
+
+
+def test_agent_that_never_comes(tmp_path):
+    env = {'TUTTI_JOB': 'x', 'TUTTI_RANK': '0', 'TUTTI_SIZE': '1'}
+    begun = time.time()
+    result = run([HELLO], env=dict(env, TUTTI_AGENT='/no/such/agent.sock'))
+    assert result.status == 1 and 'EAGENTLOST' in result.err, result
+    assert time.time() - begun < 30  # not the five minutes of a join
+    result = run([HELLO], env=dict(env, TUTTI_AGENT=str(tmp_path / 'sock'),
+                                   TUTTI_INIT_TIMEOUT_MS='500'))
+    assert 'EAGENTLOST' in result.err and 'after 0.' in result.err, result
+
+
 def test_attempts(agent):
     """A higher attempt ends the lower one; a lower one is refused."""
     env = {'TUTTI_AGENT': agent, 'TUTTI_JOB': 'again', 'TUTTI_RANK': '0',
            'TUTTI_SIZE': '2', 'TUTTI_INIT_TIMEOUT_MS': '20000'}
     old = start([HELLO], env=dict(env, TUTTI_ATTEMPT='1'))
-    import time
     time.sleep(1)
     lower = run([HELLO], env=dict(env, TUTTI_ATTEMPT='0'))
     assert lower.status == 1 and 'attempt 1 is running' in lower.err, lower

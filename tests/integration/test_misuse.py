@@ -42,6 +42,8 @@ def test_missing_rank():
                               + HELLO])
     assert result.status == 1
     assert 'EJOIN' in result.err and 'missing: 2-3' in result.err, result
+    assert re.search(r'after 1500 ms \(agent \S+ s, coordinator \S+ s, ranks '
+                     r'1\.\d s\)', result.err), result
 
 
 def test_sizes_differ():

@@ -229,6 +229,47 @@ s_deadline (void)
     sleep (1);
 }
 
+//  A program that is executed gets none of our descriptors.
+static void
+s_exec (void)
+{
+    char line[512];
+    int seen = 0;
+    FILE *list = popen ("ls -l /proc/self/fd", "r");
+    CHECK (list != NULL);
+    while (list && fgets (line, sizeof line, list)) {
+        const char *to = strstr (line, " -> ");
+        seen += to != NULL;
+        CHECK (!to || !(strstr (to, "memfd:") || strstr (to, "eventfd") ||
+                        strstr (to, "pidfd")));
+    }
+    CHECK (list && pclose (list) == 0);
+    CHECK (seen >= 3);
+    OK (tutti_barrier (s_world));
+}
+
+//  The last rank returns from main without tutti_finalize: the others learn
+//  who, and how.
+static void
+s_vanish (void)
+{
+    if (s_rank == s_size - 1) {
+        OK (tutti_barrier (s_world));
+        printf ("ok\n");
+        exit (0);
+    }
+    //  Already in the first: who is late may find it ended.
+    tutti_err_t err = TUTTI_OK;
+    while (!err)
+        err = tutti_barrier (s_world);
+    CHECK (err == TUTTI_EPEERLOST);
+    const char *text = tutti_last_error ();
+    char who[32];
+    snprintf (who, sizeof who, "rank %d (", s_size - 1);
+    CHECK (strncmp (text, who, strlen (who)) == 0);
+    CHECK (strstr (text, "without tutti_finalize") != NULL);
+}
+
 static void
 s_fork (void)
 {
@@ -401,6 +442,7 @@ static const struct {
     { "requests", s_requests }, { "many", s_many },
     { "counts", s_counts },     { "abort", s_abort },
     { "deadline", s_deadline }, { "fork", s_fork },
+    { "exec", s_exec },         { "vanish", s_vanish },
     { "threads", s_threads },   { "memory", s_memory },
     { "hidden", s_hidden },     { "late", s_late },
     { "orders", s_orders },     { "stall", s_stall },

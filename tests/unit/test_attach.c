@@ -109,8 +109,8 @@ test_strings_end (void **state)
     } strings[] = {
 #define STRING(name)                                                          \
     { offsetof (s_hello_t, hello.name), sizeof good.hello.name }
-        STRING (job), STRING (host), STRING (library), STRING (algorithm),
-        STRING (token)
+        STRING (job),   STRING (host),      STRING (library),
+        STRING (build), STRING (algorithm), STRING (token)
     };
     for (size_t i = 0; i < sizeof strings / sizeof *strings; i++) {
         s_hello_t self = good;

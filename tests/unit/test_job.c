@@ -46,6 +46,18 @@ s_take_start (s_sent_t *sent, const Tutti__Start *start)
     }
 }
 
+static const tc_store_plan_t *
+s_plan (void *arg, const tc_shape_t *shape, bool *made_p)
+{
+    static tc_store_plan_t plan;
+    (void) arg;
+    tc_plans_fingerprint (shape, plan.fingerprint);
+    TP_PLAN_DEFAULT (&plan.plan);
+    plan.plan.id = 1;
+    *made_p = true;
+    return &plan;
+}
+
 static void
 s_send (void *arg, const char *node, Tutti__Envelope *e)
 {
@@ -94,7 +106,7 @@ typedef struct s_join {
     uint32_t rank, size, pid;
     bool wide, reproducible;
     uint32_t elastic_min, elastic_max;
-    const char *algorithm, *transport;
+    const char *algorithm, *transport, *library, *agent;
 } s_join_t;
 
 static void
@@ -106,6 +118,8 @@ s_join (s_world_t *w, const char *node, s_join_t j, int64_t now_ms)
     snprintf (address, sizeof address, "tcp://%s:1", node);
     config.transport = (char *) (j.transport ? j.transport : "tcp");
     config.algorithm = (char *) (j.algorithm ? j.algorithm : "");
+    config.library = (char *) (j.library ? j.library : "1.0.0");
+    config.agent = (char *) (j.agent ? j.agent : "1.0.0");
     config.wide = j.wide;
     config.reproducible = j.reproducible;
     config.elastic_min = j.elastic_min;
@@ -146,7 +160,7 @@ static int
 s_setup (void **state)
 {
     s_world_t *w = calloc (1, sizeof *w);
-    w->context = (tc_job_context_t){ w, s_send, s_epoch, s_changed };
+    w->context = (tc_job_context_t){ w, s_send, s_epoch, s_plan, s_changed };
     *state = w;
     return 0;
 }
@@ -254,7 +268,7 @@ test_refusals (void **state)
         w, (s_join_t){ .rank = 0, .size = 2, .pid = 7 },
         (const char *[]){ "pid 100 on host a", "pid 7 on host b", NULL });
     s_refused (w, (s_join_t){ .rank = 1, .size = 2, .wide = true },
-               (const char *[]){ "option wide", "wide=1", "wide=0", NULL });
+               (const char *[]){ "wide must be", "wide=1", "wide=0", NULL });
     w->n = 0;
     s_join (w, "a", (s_join_t){ .rank = 0, .size = 2 }, 0);  //  again
     assert_int_equal (w->n, 0);
@@ -272,22 +286,28 @@ test_configs_that_differ (void **state)
     s_world_t *w = *state;
     s_join (w, "a", (s_join_t){ .rank = 0, .size = 2 }, 0);
     s_refused (w, (s_join_t){ .rank = 1, .size = 2, .reproducible = true },
-               (const char *[]){ "option reproducible", "rank 1 has",
+               (const char *[]){ "reproducible must be", "rank 1 has",
                                  "reproducible=1", "rank 0 has",
                                  "reproducible=0", NULL });
     s_refused (w, (s_join_t){ .rank = 1, .size = 2, .elastic_max = 2 },
-               (const char *[]){ "option elastic", "elastic=0:2",
+               (const char *[]){ "elastic must be", "elastic=0:2",
                                  "elastic=0:0", NULL });
     s_refused (
         w,
         (s_join_t){ .rank = 1, .size = 2, .elastic_min = 1, .elastic_max = 1 },
-        (const char *[]){ "option elastic", "elastic=1:1", NULL });
+        (const char *[]){ "elastic must be", "elastic=1:1", NULL });
     s_refused (w, (s_join_t){ .rank = 1, .size = 2, .algorithm = "ring" },
-               (const char *[]){ "option algorithm", "algorithm=ring",
+               (const char *[]){ "algorithm must be", "algorithm=ring",
                                  "algorithm=-", NULL });
     s_refused (w, (s_join_t){ .rank = 1, .size = 2, .transport = "rdma" },
-               (const char *[]){ "option transport", "transport=rdma",
+               (const char *[]){ "transport must be", "transport=rdma",
                                  "transport=tcp", NULL });
+    s_refused (w, (s_join_t){ .rank = 1, .size = 2, .library = "1.0.1" },
+               (const char *[]){ "library must be", "library=1.0.1",
+                                 "library=1.0.0", NULL });
+    s_refused (w, (s_join_t){ .rank = 1, .size = 2, .agent = "1.0.1" },
+               (const char *[]){ "agent must be", "agent=1.0.1", "agent=1.0.0",
+                                 NULL });
     assert_int_equal (tc_job_joined (w->job), 1);
     assert_int_equal (tc_job_state (w->job), TC_JOB_FORMING);
 }

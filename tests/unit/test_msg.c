@@ -196,7 +196,9 @@ test_bad_names_and_texts (void **state)
     BAD (JOIN, s.join.host = s_long);
     BAD (JOIN, s.data[0] = s_long);
     BAD (JOIN, s.config.algorithm = s_long);
-    BAD (JOIN, s.join.library = "\x7f");
+    BAD (JOIN, s.config.library = s_long);
+    BAD (JOIN, s.config.agent = "\n");
+    BAD (JOIN, s.join.build = "\x7f");
     BAD (START, s.member.node = "/");
     BAD (LOST, s.lost.node = "");
     BAD (LOST, s.lost.cause = s_long);
