@@ -1,8 +1,10 @@
 #!/bin/bash
-#  tests/fuzz/run.sh [SECONDS] - build the fuzz targets with clang, run each
+#  tests/fuzz/run.sh [SECONDS [TARGET...]] - build fuzz targets with clang, run them
 set -u
 cd "$(dirname "$0")/../.." || exit 2
 seconds=${1:-10}
+shift $(($# > 0))
+[ $# -gt 0 ] || set -- frame msg local
 out=build/fuzz
 mkdir -p $out/gen
 protoc-c --c_out=$out/gen -I. protocol/tutti.proto || exit 1
@@ -11,7 +13,7 @@ flags="-std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined
 sources="protocol/frame.c protocol/msg.c protocol/types.c protocol/board.c
 agent/attach.c agent/log.c $out/gen/protocol/tutti.pb-c.c"
 passed=0 failed=0
-for target in frame msg local; do
+for target; do
     name=fuzz_$target
     # shellcheck disable=SC2086
     if ! clang $flags tests/fuzz/$name.c $sources -o $out/$name -lprotobuf-c; then
