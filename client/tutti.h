@@ -125,8 +125,9 @@ const char *tutti_version (void);
 
 //  ------------------------------------------------- sessions, communicators
 
-//  Join the job and wait until all its ranks are there, at most
-//  config->join_timeout_ms. CONFIG NULL: everything from the environment. Each
+//  Join the job: wait for the node's agent, its coordinator and all ranks, at
+//  most config->join_timeout_ms (for an agent 3 s only, if the folder of its
+//  socket is not there, or the socket is abstract). CONFIG NULL: everything from the environment. Each
 //  field that is not set comes from TUTTI_*, else from torchrun, Open MPI,
 //  MPICH, Slurm, in this order. TUTTI_EAGENTLOST: no agent at the socket;
 //  EJOIN: rank missing, taken twice, or options that differ; EINVAL; EVERSION.

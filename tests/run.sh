@@ -6,7 +6,7 @@
 #    integration  real coordinators, agents and ranks (pytest)
 #    fuzz         libFuzzer targets, 10 s each
 #    clang        the unit tests built by clang
-#    asan, tsan   the unit tests and a few whole jobs under sanitizers
+#    asan, tsan   unit and integration tests under sanitizers
 #
 #  Default: the first four; --ci is all of them. As root it installs what is
 #  missing first; without, it says what is missing, and tests that need root
@@ -18,8 +18,7 @@ cd "$(dirname "$0")/.." || exit 2
 
 ALL=(checks unit integration fuzz clang asan tsan)
 declare -A LIMIT=([checks]=60 [unit]=300 [integration]=840 [fuzz]=180
-                  [clang]=400 [asan]=700 [tsan]=900)
-JOBS='test_hello or (test_right and 4-2) or test_misuse or test_api'  #  under sanitizers
+                  [clang]=400 [asan]=1200 [tsan]=1800)
 
 suites=() make=yes
 for arg in "$@"; do
@@ -120,14 +119,14 @@ whole() {
     orphans "$folder"
 }
 
-#  Whole jobs with every process under the sanitizer of its build: a report
+#  The integration tests with every process under the sanitizer of its build: a report
 #  of any of them, daemons too, is a failure.
 watched() {
     local report=$log/report each
     rm -f "$report".*
     export ASAN_OPTIONS=log_path=$report UBSAN_OPTIONS=log_path=$report
     export TSAN_OPTIONS="log_path=$report exitcode=0 suppressions=$PWD/tests/tsan.supp"
-    whole "$1" -k "$JOBS"
+    whole "$1"
     unset ASAN_OPTIONS UBSAN_OPTIONS TSAN_OPTIONS
     for each in "$report".*; do
         [ -s "$each" ] || continue

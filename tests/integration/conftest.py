@@ -18,6 +18,8 @@ TUTTI = os.path.join(BUILD, 'bin', 'tutti')
 AGENT = os.path.join(BUILD, 'bin', 'tutti-agent')
 COORDINATOR = os.path.join(BUILD, 'bin', 'tutti-coordinator')
 EXAMPLES = os.path.join(BUILD, 'bin', 'examples')
+# How much slower programs of this build may be: every timeout grows by it.
+SLOW = {'asan': 3, 'tsan': 8}.get(os.path.basename(BUILD), 1)
 
 
 class Result:
@@ -45,6 +47,7 @@ def start(args, env=None, **more):
 
 
 def finish(process, timeout=60):
+    timeout *= SLOW
     try:
         out, err = process.communicate(timeout=timeout)
         status = process.returncode

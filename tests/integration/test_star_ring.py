@@ -7,7 +7,7 @@ import subprocess
 
 import pytest
 
-from conftest import bench
+from conftest import SLOW, bench
 
 PREFIX = 'tutti-%d' % os.getpid()
 
@@ -51,10 +51,11 @@ def hosts():
 def test_star_against_ring(hosts):
     names, addresses = hosts
     time = {}
+    size = '64M' if SLOW == 1 else '8M'
     for algorithm in ('ring', 'star'):
         result, rows = bench(
-            'allreduce', '--ranks', '4', '--nodes', '4', '-b', '64M', '-e',
-            '64M', '-n', '2', '-w', '0', '--in-place', '0', '--algorithm',
+            'allreduce', '--ranks', '4', '--nodes', '4', '-b', size, '-e',
+            size, '-n', '2', '-w', '0', '--in-place', '0', '--algorithm',
             algorithm, '--netns', ','.join(names), '--addresses',
             ','.join(addresses), timeout=180)
         assert result.status == 0 and rows[0]['wrong'] == 0, result
@@ -62,4 +63,5 @@ def test_star_against_ring(hosts):
     ratio = time['star'] / time['ring']
     print('star %.0f us, ring %.0f us, ratio %.2f' % (time['star'],
                                                       time['ring'], ratio))
-    assert ratio >= 1.7
+    if SLOW == 1:  # else the processors are the wire
+        assert ratio >= 1.7
