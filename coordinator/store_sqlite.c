@@ -73,16 +73,16 @@ static const char *const s_sql[KINDS] = {
             "ON CONFLICT(epoch) DO UPDATE SET state=?5, text=?6, ended=CASE "
             "WHEN ?5 IN ('finished','failed') THEN datetime('now') END",
     [NODE] = "INSERT OR REPLACE INTO nodes VALUES(?1,?6,?5,datetime('now'))",
-    [PLAN] = "INSERT OR REPLACE INTO plans "
-             "VALUES(?11,?12,?13,?14,?15,?16,?17,datetime('now'))",
+    [PLAN] = ("INSERT OR REPLACE INTO plans "
+              "VALUES(?11,?12,?13,?14,?15,?16,?17,datetime('now'))"),
 };
 static const char *const s_event_sql[KINDS] = {
     [JOB] =
         "INSERT INTO events VALUES(NULL,datetime('now'),'job',?1,?4,?5,?6)",
-    [NODE] = "INSERT INTO events "
-             "VALUES(NULL,datetime('now'),'node',?1,NULL,?5,?6)",
-    [PLAN] = "INSERT INTO events "
-             "VALUES(NULL,datetime('now'),'plan',?12,NULL,'made',?11)",
+    [NODE] =
+        "INSERT INTO events VALUES(NULL,datetime('now'),'node',?1,NULL,?5,?6)",
+    [PLAN] = ("INSERT INTO events "
+              "VALUES(NULL,datetime('now'),'plan',?12,NULL,'made',?11)"),
 };
 
 //  -1: there is none.
