@@ -14,9 +14,11 @@
 #define TA_WINDOW 4u  //  segments of one op in flight
 
 //  A schedule with what the executor wants to know of it, kept per member.
+//  That of an uneven op is for one segment of it.
 typedef struct ta_recipe {
-    uint32_t kind, algorithm, root, flags;
-    uint64_t len;  //  elements of a piece
+    uint32_t kind, algorithm, root, flags;  //  kind: the even one
+    uint64_t len;                           //  elements of a piece
+    bool once;
     tp_schedule_t schedule;
     uint32_t *senders;  //  comm nodes that put to us
     uint32_t n_senders;
@@ -31,7 +33,8 @@ typedef struct ta_seg {
     struct ta_op *op;
     bool active;
     uint32_t index;
-    uint64_t len;  //  elements of a piece
+    uint64_t len;  //  elements of a piece; the most, if uneven
+    uint64_t *at;  //  per position: where its piece begins in WORK
     ta_recipe_t *recipe;
     uint8_t *work, *temp;
     size_t work_bytes, temp_bytes;
@@ -48,15 +51,18 @@ typedef struct ta_op {
     uint64_t seq;
     tp_sig_t sig;
     tp_geo_t geo;
+    uint32_t kind;  //  the even one
     uint32_t algorithm;
     uint32_t root_node;
     bool eager, wide, resolved;
     bool told;            //  that it has stalled
     uint64_t mark;        //  how far it was when last looked at, and
     int64_t mark_ms;      //  since when
-    tutti_dtype_t dtype;  //  of WORK (float32 if wide)
+    tutti_dtype_t dtype;  //  of WORK (32 bits if wide)
+    tutti_op_t by;        //  what combines: SUM for AVG and PREMUL_SUM
     size_t element;
     tp_deposit_t *deposit;  //  copies, per local rank
+    uint64_t *words;        //  copies, if uneven
     tp_side_t *in, *out;
     uint32_t begun, written;
     uint64_t done;  //  bit i: segment written + i is done
@@ -68,7 +74,8 @@ typedef struct ta_local {
     ta_member_t *member;
     uint64_t seq;
     tp_deposit_t *deposit;
-    tp_side_t *sides;
+    uint64_t *words;  //  copies of counts, if uneven
+    tp_side_t *in, *out;
     tk_work_t *work;  //  per local rank; board NULL: not ours
     uint32_t open;
     struct ta_local *next;
@@ -93,12 +100,35 @@ struct ta_channel {
     bool started, ready, stop;
 };
 
-//  recipe.c: the schedule of LEN elements a piece. NULL: no memory.
+//  recipe.c: the schedule of a segment. NULL: no memory.
 ta_recipe_t *
-ta_recipe_get (ta_member_t *member, uint32_t kind, uint32_t algorithm,
-               uint32_t root, uint32_t flags, uint64_t len);
+ta_recipe_get (ta_op_t *op, const ta_seg_t *seg);
+void
+ta_recipe_release (ta_recipe_t *recipe);
 void
 ta_recipes_destroy (ta_member_t *member);
+//  Elements that the next put of a node must have; UINT64_MAX: none is due.
+uint64_t
+ta_recipe_expects (const ta_recipe_t *recipe, uint32_t node, uint32_t nth);
+
+//  pieces.c: gather, scatter and alltoall, where pieces go from rank to rank.
+bool
+ta_pieces_kind (uint32_t kind);
+//  Elements between two of them in WORK and TEMP.
+uint64_t
+ta_pieces_stride (const ta_op_t *op, const ta_seg_t *seg);
+//  Elements of WORK and TEMP.
+uint64_t
+ta_pieces_room (const ta_op_t *op, const ta_seg_t *seg);
+//  What this node sends and gets; lists are the caller's to free.
+//  TUTTI_ENOMEM.
+tutti_err_t
+ta_pieces_items (const ta_op_t *op, const ta_seg_t *seg, tp_items_t *sends,
+                 tp_items_t *recvs);
+void
+ta_pieces_in (ta_op_t *op, ta_seg_t *seg);
+void
+ta_pieces_out (ta_op_t *op, ta_seg_t *seg);
 
 //  op.c: start the op SEQ, all of whose deposits are in.
 void
@@ -117,8 +147,12 @@ bool
 ta_op_stalled (ta_channel_t *self, ta_op_t *op, int64_t now_ms, char *text);
 
 //  stage.c: between the ranks' memory and WORK.
+//  TUTTI_EMISMATCH, EPROTO with a sentence in TEXT (TP_TEXT_MAX), ENOMEM.
 tutti_err_t
-ta_stage_resolve (ta_channel_t *self, ta_op_t *op);
+ta_stage_resolve (ta_channel_t *self, ta_op_t *op, char *text);
+//  Fill seg->at.
+void
+ta_stage_layout (const ta_op_t *op, ta_seg_t *seg);
 void
 ta_stage_release (ta_channel_t *self, ta_op_t *op);
 tutti_err_t

@@ -9,28 +9,31 @@
 #include "agent/channel_impl.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 static void
 s_free (ta_channel_t *self, ta_local_t *local)
 {
     ta_member_t *m = local->member;
-    for (uint32_t i = 0; i < m->n_local; i++) {
+    for (uint32_t i = 0; local->work && i < m->n_local; i++) {
         const tp_deposit_t *d = &local->deposit[i];
         if (local->work[i].board)
             tk_work_destroy (&local->work[i]);
-        if (local->sides[i].base && d->in_where == TP_WHERE_DIRECT)
+        if (local->in[i].base && d->in_where == TP_WHERE_DIRECT)
             ta_memory_unuse (self->memory, d->in_segment);
-        if (local->sides[i].base && d->in_where == TP_WHERE_WINDOW)
+        if (local->in[i].base && d->in_where == TP_WHERE_WINDOW)
             ta_memory_unuse (self->memory, d->window_segment);
     }
     free (local->deposit);
-    free (local->sides);
+    free (local->in);
+    free (local->out);
+    free (local->words);
     free (local->work);
     free (local);
 }
 
 static ta_local_t *
-s_new (ta_member_t *m, uint64_t seq)
+s_new (ta_channel_t *self, ta_member_t *m, uint64_t seq)
 {
     ta_local_t *local = calloc (1, sizeof *local);
     if (!local)
@@ -38,18 +41,42 @@ s_new (ta_member_t *m, uint64_t seq)
     local->member = m;
     local->seq = seq;
     local->deposit = calloc (m->n_local, sizeof *local->deposit);
-    local->sides = calloc (m->n_local, sizeof *local->sides);
+    local->in = calloc (m->n_local, sizeof *local->in);
+    local->out = calloc (m->n_local, sizeof *local->out);
     local->work = calloc (m->n_local, sizeof *local->work);
-    if (local->deposit && local->sides && local->work) {
-        for (uint32_t i = 0; i < m->n_local; i++)
-            local->deposit[i] = tp_board_cell (m->board, seq, i)->deposit;
-        return local;
+    if (!local->deposit || !local->in || !local->out || !local->work) {
+        free (local->work);
+        local->work = NULL;
+        s_free (self, local);
+        return NULL;
     }
-    free (local->deposit);
-    free (local->sides);
-    free (local->work);
-    free (local);
-    return NULL;
+    for (uint32_t i = 0; i < m->n_local; i++)
+        local->deposit[i] = tp_board_cell (m->board, seq, i)->deposit;
+    return local;
+}
+
+//  Pieces and, of an uneven op, copies of the counts of rank I.
+static bool
+s_words (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo,
+         uint32_t i)
+{
+    const tp_deposit_t *d = &local->deposit[i];
+    size_t n = tp_geo_words (&d->sig, geo->size, i);
+    uint64_t *words = NULL;
+    if (n > 0) {
+        if (!local->words)
+            local->words = calloc ((size_t) 4 * geo->size * geo->size,
+                                   sizeof *local->words);
+        const void *from = ta_memory_use (self->memory, d->words_segment,
+                                          d->words_off, n * sizeof *words);
+        if (!local->words || !from)
+            return false;
+        words = local->words + (size_t) i * 4 * geo->size;
+        memcpy (words, from, n * sizeof *words);
+        ta_memory_unuse (self->memory, d->words_segment);
+    }
+    tp_geo_sides (geo, &d->sig, i, words, &local->in[i], &local->out[i]);
+    return true;
 }
 
 //  Input of rank I as the worker sees it. False: it is not there.
@@ -57,18 +84,19 @@ static bool
 s_side (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo, uint32_t i)
 {
     const tp_deposit_t *d = &local->deposit[i];
-    tp_side_t *side = &local->sides[i];
-    bool root = d->sig.kind != TP_BROADCAST || d->sig.root == (int32_t) i;
-    *side = (tp_side_t){ NULL, d->in_where, d->window };
+    tp_side_t *side = &local->in[i];
+    uint64_t bytes = tp_geo_bytes (geo, side);
+    side->where = d->in_where;
+    side->window = d->window;
     switch (d->in_where) {
     case TP_WHERE_NONE:
-        return tp_geo_in_bytes (geo, root) == 0;
+        return bytes == 0;
     case TP_WHERE_INLINE:
         side->base = tp_board_inline (local->member->board, local->seq, i);
         return geo->small;
     case TP_WHERE_DIRECT:
-        side->base = ta_memory_use (self->memory, d->in_segment, d->in_off,
-                                    tp_geo_in_bytes (geo, root));
+        side->base =
+            ta_memory_use (self->memory, d->in_segment, d->in_off, bytes);
         return side->base != NULL;
     case TP_WHERE_WINDOW:
         if (d->window == 0 || d->window > TP_SLOTS)
@@ -88,13 +116,16 @@ s_claim (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo,
 {
     const tp_deposit_t *d = &local->deposit[i];
     ta_member_t *m = local->member;
+    char text[TP_TEXT_MAX];
     if (!d->async || d->out_where != TP_WHERE_DIRECT)
         return false;
-    uint8_t *base = ta_memory_use (self->memory, d->out_segment, d->out_off,
-                                   tp_geo_out_bytes (geo));
+    tp_side_t *out = &local->out[i];
+    out->where = TP_WHERE_DIRECT;
+    out->base = ta_memory_use (self->memory, d->out_segment, d->out_off,
+                               tp_geo_bytes (geo, out));
     uint32_t open = TP_CLAIM_NONE;
     tp_cell_t *cell = tp_board_cell (m->board, local->seq, i);
-    if (!base)
+    if (!out->base)
         return false;
     local->work[i] = (tk_work_t){
         .board = m->board,
@@ -102,15 +133,21 @@ s_claim (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo,
         .me = i,
         .sig = d->sig,
         .geo = *geo,
-        .in = local->sides,
-        .out = { base, TP_WHERE_DIRECT, 0 },
-        .in_place = d->sig.kind == TP_ALLREDUCE &&
+        .in = local->in,
+        .out = *out,
+        .in_place = tp_overwrites (&d->sig) &&
                     d->in_where == TP_WHERE_DIRECT &&
                     d->in_segment == d->out_segment && d->in_off == d->out_off,
     };
     if (!atomic_compare_exchange_strong (&cell->claim, &open,
-                                         TP_CLAIM_WORKER) ||
-        tk_work_init (&local->work[i])) {
+                                         TP_CLAIM_WORKER)) {
+        ta_memory_unuse (self->memory, d->out_segment);
+        local->work[i].board = NULL;
+        return false;
+    }
+    tutti_err_t err = tk_work_init (&local->work[i], text);
+    if (err) {  //  nobody else can do it any more
+        ta_channel_fail (self, m, err, text);
         ta_memory_unuse (self->memory, d->out_segment);
         local->work[i].board = NULL;
         return false;
@@ -124,16 +161,20 @@ s_start (ta_channel_t *self, ta_member_t *m, uint64_t seq)
 {
     char text[TP_TEXT_MAX];
     tp_geo_t geo;
-    ta_local_t *local = s_new (m, seq);
+    ta_local_t *local = s_new (self, m, seq);
     if (!local)
         return;
     const tp_sig_t *sig = &local->deposit[0].sig;
     bool ok = tp_board_agree (m->board, seq, text) &&
               tp_sig_ok (sig, m->size) &&
-              !tp_geo_make (&geo, sig, m->size, m->board->segment_bytes);
+              !tp_geo_make (&geo, sig, m->size, m->board->segment_bytes) &&
+              (!geo.info->uneven ||
+               !tp_geo_stretch (&geo, tp_board_most (m->board, seq)));
+    for (uint32_t i = 0; ok && i < m->n_local; i++)
+        ok = s_words (self, local, &geo, i);
     for (uint32_t i = 0; ok && i < m->n_local; i++)
         ok = s_side (self, local, &geo, i);
-    for (uint32_t i = 0; ok && i < m->n_local; i++)
+    for (uint32_t i = 0; ok && i < m->n_local && !m->failed; i++)
         s_claim (self, local, &geo, i);
     if (local->open == 0) {
         s_free (self, local);

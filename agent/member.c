@@ -25,8 +25,10 @@ s_arrays (ta_member_t *self, uint32_t n, uint32_t nodes)
     self->session = calloc (n, sizeof *self->session);
     self->job_node = calloc (nodes, sizeof *self->job_node);
     self->ranks_on = calloc (nodes, sizeof *self->ranks_on);
+    self->first_on = calloc (nodes, sizeof *self->first_on);
     return self->world && self->node_of && self->position && self->at &&
-           self->local && self->session && self->job_node && self->ranks_on;
+           self->local && self->session && self->job_node && self->ranks_on &&
+           self->first_on;
 }
 
 //  Nodes keep the job's (ring) order; only those with a rank are in.
@@ -59,7 +61,8 @@ static void
 s_order_ranks (ta_member_t *self, const ta_roster_t *roster)
 {
     uint32_t place = 0;
-    for (uint32_t node = 0; node < self->nodes; node++)
+    for (uint32_t node = 0; node < self->nodes; node++) {
+        self->first_on[node] = place;
         for (uint32_t r = 0; r < self->size; r++) {
             if (self->node_of[r] != node)
                 continue;
@@ -71,6 +74,7 @@ s_order_ranks (ta_member_t *self, const ta_roster_t *roster)
             self->session[self->n_local++] =
                 (uint32_t) roster->session_of[self->world[r]];
         }
+    }
 }
 
 static tutti_err_t
@@ -165,6 +169,7 @@ ta_member_destroy (ta_member_t **self_p)
     free (self->session);
     free (self->job_node);
     free (self->ranks_on);
+    free (self->first_on);
     free (self);
     *self_p = NULL;
 }

@@ -52,6 +52,7 @@ typedef struct ta_member {
     uint32_t *position;  //  comm rank -> place in node-major order
     uint32_t *at;        //  place in node-major order -> comm rank
     uint64_t *ranks_on;  //  comm node -> its ranks
+    uint32_t *first_on;  //  comm node -> position of its first rank
     uint32_t *local;     //  local index -> comm rank
     uint32_t *session;   //  local index -> session
     tp_blocks_t blocks;  //  maximal subtrees

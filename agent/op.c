@@ -18,9 +18,12 @@
 static void
 s_free (ta_op_t *op)
 {
-    for (uint32_t i = 0; i < TA_WINDOW; i++)
+    for (uint32_t i = 0; i < TA_WINDOW; i++) {
         free (op->seg[i].got);
+        free (op->seg[i].at);
+    }
     free (op->deposit);
+    free (op->words);
     free (op->in);
     free (op->out);
     free (op);
@@ -42,7 +45,8 @@ s_new (ta_member_t *member, uint64_t seq)
         ta_seg_t *seg = &op->seg[i];
         seg->op = op;
         seg->got = calloc (3 * (size_t) member->nodes, sizeof *seg->got);
-        ok = seg->got != NULL;
+        seg->at = calloc (member->size + 1, sizeof *seg->at);
+        ok = seg->got && seg->at;
         seg->taken = ok ? seg->got + member->nodes : NULL;
         seg->sending = ok ? seg->taken + member->nodes : NULL;
     }
@@ -53,28 +57,27 @@ s_new (ta_member_t *member, uint64_t seq)
     return op;
 }
 
-static bool
-s_narrow_float (int dtype)
-{
-    return dtype == TUTTI_FLOAT16 || dtype == TUTTI_BFLOAT16 ||
-           dtype == TUTTI_FLOAT8E4M3 || dtype == TUTTI_FLOAT8E5M2;
-}
-
 //  What follows from the signature alone; the same on every node.
 static void
 s_decide (ta_channel_t *self, ta_op_t *op)
 {
     const ta_member_t *m = op->member;
     const tp_sig_t *sig = &op->sig;
-    bool reduces = sig->kind == TP_ALLREDUCE || sig->kind == TP_REDUCE_SCATTER;
-    op->wide = reduces && s_narrow_float (sig->dtype) &&
-               sig->flags & (TP_SIG_WIDE | TP_SIG_REPRODUCIBLE);
-    op->dtype = op->wide ? TUTTI_FLOAT32 : (tutti_dtype_t) sig->dtype;
+    const tp_kind_info_t *info = op->geo.info;
+    op->kind = info->even;
+    op->dtype = info->reduces ? tk_wide (sig) : (tutti_dtype_t) sig->dtype;
+    op->wide = op->dtype != (tutti_dtype_t) sig->dtype;
+    op->by = sig->op == TUTTI_AVG || sig->op == TUTTI_PREMUL_SUM
+                 ? TUTTI_SUM
+                 : (tutti_op_t) sig->op;
     op->element = tp_dtype_size ((int) op->dtype);
     op->eager = op->geo.small;
-    op->root_node = sig->kind == TP_BROADCAST ? m->node_of[sig->root] : 0;
-    uint32_t flags = reduces ? sig->flags : 0;
-    uint64_t bytes = op->geo.count * op->geo.pieces * op->element;
+    op->root_node = info->rooted ? m->node_of[sig->root] : 0;
+    uint32_t flags = info->reduces ? sig->flags : 0;
+    //  Of uneven kinds only some have a size that all nodes know.
+    uint64_t bytes =
+        (info->uneven ? sig->count : op->geo.count * op->geo.pieces) *
+        op->element;
     op->algorithm = (uint32_t) tp_plan_choose (&self->plan, sig->kind,
                                                (int) sig->algorithm - 1, flags,
                                                m->nodes, bytes);
@@ -159,13 +162,12 @@ static tutti_err_t
 s_buffers (ta_op_t *op, ta_seg_t *seg)
 {
     const tp_schedule_t *schedule = &seg->recipe->schedule;
-    uint64_t work = schedule->work;
-    if (op->sig.kind == TP_ALLREDUCE || op->sig.kind == TP_BROADCAST)
-        work = work > seg->len ? work : seg->len;
-    if (op->sig.kind == TP_ALLGATHER || op->sig.kind == TP_REDUCE_SCATTER) {
-        uint64_t all = seg->len * op->geo.pieces;
-        work = work > all ? work : all;
-    }
+    uint64_t work = schedule->work, least = seg->len;
+    if (ta_pieces_kind (op->kind))
+        least = ta_pieces_room (op, seg);
+    else if (op->geo.pieces > 1)
+        least = seg->at[op->member->size];
+    work = work > least ? work : least;
     seg->work_bytes = work * op->element;
     seg->temp_bytes = schedule->temp * op->element;
     seg->work = ta_stage_work (op, seg->index);
@@ -185,9 +187,19 @@ s_free_buffers (ta_seg_t *seg)
     seg->work = seg->temp = NULL;
     seg->work_ours = false;
     if (seg->recipe)
-        seg->recipe->uses--;
+        ta_recipe_release (seg->recipe);
     seg->recipe = NULL;
     seg->active = false;
+}
+
+//  Elements of the longest piece in a segment.
+static uint64_t
+s_longest (const ta_op_t *op, uint32_t g)
+{
+    static const tp_side_t even;
+    if (!op->geo.info->uneven)
+        return tp_geo_len (&op->geo, &even, 0, g);
+    return op->geo.seg;
 }
 
 //  The next segment; false if it cannot be begun now.
@@ -198,14 +210,16 @@ s_begin (ta_channel_t *self, ta_op_t *op)
         op->begun - op->written >= TA_WINDOW || !s_all_ready (op, op->begun))
         return false;
     ta_seg_t *seg = &op->seg[op->begun % TA_WINDOW];
-    tutti_err_t err = op->resolved ? TUTTI_OK : ta_stage_resolve (self, op);
+    char text[TP_TEXT_MAX];
+    tutti_err_t err =
+        op->resolved ? TUTTI_OK : ta_stage_resolve (self, op, text);
     seg->index = op->begun;
-    seg->len = tp_geo_len (&op->geo, seg->index);
+    seg->len = s_longest (op, seg->index);
     seg->pc = 0;
     memset (seg->got, 0, 2 * op->member->nodes * sizeof *seg->got);
     if (!err) {
-        seg->recipe = ta_recipe_get (op->member, op->sig.kind, op->algorithm,
-                                     op->root_node, op->sig.flags, seg->len);
+        ta_stage_layout (op, seg);
+        seg->recipe = ta_recipe_get (op, seg);
         err = seg->recipe ? s_buffers (op, seg) : TUTTI_ENOMEM;
     }
     if (!err) {
@@ -221,7 +235,7 @@ s_begin (ta_channel_t *self, ta_op_t *op)
         ta_channel_fail (self, op->member, err,
                          err == TUTTI_ENOMEM
                              ? "the agent has no memory for a segment"
-                             : "a rank deposited memory that is not there");
+                             : text);
     else if (op->eager)
         ta_place_parcels (self, op);
     return true;
@@ -293,23 +307,20 @@ s_step (ta_channel_t *self, ta_op_t *op, ta_seg_t *seg)
     const void *two[2];
     void *dst;
     switch (step->op) {
-    case TP_SEND:
+    case TP_STEP_SEND:
         return s_send (self, op, seg, step);
-    case TP_RECV:
+    case TP_STEP_RECV:
         if (seg->got[step->peer] == seg->taken[step->peer])
             return false;
         seg->taken[step->peer]++;
         return true;
-    case TP_REDUCE:
+    case TP_STEP_REDUCE:
         dst = s_at (op, seg, &step->dst);
         two[0] = s_at (op, seg, &step->src);
         two[1] = s_at (op, seg, &step->src2);
-        tk_reduce (&dst, 1, two, 2, step->count, op->dtype,
-                   op->sig.op == TUTTI_AVG ? TUTTI_SUM
-                                           : (tutti_op_t) op->sig.op,
-                   1, NULL);
+        tk_reduce (&dst, 1, two, 2, step->count, op->dtype, op->by, 1, NULL);
         return true;
-    case TP_COPY:
+    case TP_STEP_COPY:
         tk_copy (s_at (op, seg, &step->dst), s_at (op, seg, &step->src),
                  step->count * op->element, NULL);
         return true;

@@ -149,6 +149,29 @@ s_parcel_of (ta_credit_t *credit, const void *payload)
     return NULL;
 }
 
+//  Counts that differ between two nodes show here. False: the comm has ended.
+static bool
+s_length_fits (ta_channel_t *self, ta_member_t *member, uint32_t node,
+               const ta_seg_t *seg, const tp_frame_t *frame)
+{
+    const ta_op_t *op = seg->op;
+    uint64_t want = ta_recipe_expects (seg->recipe, node, seg->got[node]);
+    uint64_t got = frame->len / op->element;
+    char us[112], them[112], text[TP_TEXT_MAX];
+    if (want == got)
+        return true;
+    ta_place_who (self, member, member->me, us, sizeof us);
+    ta_place_who (self, member, node, them, sizeof them);
+    snprintf (text, sizeof text,
+              "op #%llu, %s: %s sends %llu elements of a piece where %s "
+              "expects %llu; the counts of sender and receiver must agree",
+              (unsigned long long) op->seq, op->geo.info->name, them,
+              (unsigned long long) got, us,
+              want == UINT64_MAX ? 0ull : (unsigned long long) want);
+    ta_channel_fail (self, member, TUTTI_EMISMATCH, text);
+    return false;
+}
+
 //  A payload may have begun to land before its op started here, so what
 //  s_place decided is read from where it is, not decided again.
 static void
@@ -166,6 +189,9 @@ s_put_arrived (ta_channel_t *self, ta_member_t *member, uint32_t node,
     ta_credit_t *credit = &member->credit[node];
     ta_parcel_t *parcel =
         frame->len > 0 ? s_parcel_of (credit, payload) : NULL;
+    if (seg && seg->op->geo.info->uneven &&
+        !s_length_fits (self, member, node, seg, frame))
+        return;
     if (seg) {
         uint8_t *to = parcel ? s_inside (seg, frame) : NULL;
         if (to)

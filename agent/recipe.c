@@ -14,7 +14,7 @@ s_find_senders (ta_recipe_t *self, uint32_t nodes)
     bool ok = seen && self->senders;
     for (size_t i = 0; ok && i < self->schedule.length; i++) {
         const tp_step_t *step = &self->schedule.steps[i];
-        if (step->op == TP_RECV && !seen[step->peer]) {
+        if (step->op == TP_STEP_RECV && !seen[step->peer]) {
             seen[step->peer] = 1;
             self->senders[self->n_senders++] = step->peer;
         }
@@ -31,38 +31,61 @@ s_destroy (ta_recipe_t *self)
     free (self);
 }
 
+//  Elements that each node owns in the segment.
+static uint64_t *
+s_parts (const ta_member_t *m, const ta_seg_t *seg)
+{
+    uint64_t *parts = calloc (m->nodes, sizeof *parts);
+    for (uint32_t i = 0; parts && i < m->nodes; i++) {
+        uint32_t first = m->first_on[i];
+        parts[i] = seg->at[first + m->ranks_on[i]] - seg->at[first];
+    }
+    return parts;
+}
+
+static tutti_err_t
+s_fill (ta_recipe_t *self, const ta_op_t *op, const ta_seg_t *seg)
+{
+    const ta_member_t *m = op->member;
+    tp_case_t what = { .kind = op->kind,
+                       .algorithm = op->algorithm,
+                       .node = m->me,
+                       .n = m->nodes,
+                       .root = op->root_node };
+    if (self->flags & TP_SIG_REPRODUCIBLE)
+        what.blocks = &m->blocks;
+    uint64_t *parts = NULL;
+    tutti_err_t err = TUTTI_OK;
+    if (ta_pieces_kind (op->kind)) {
+        what.count = what.temp = ta_pieces_room (op, seg);
+        err = ta_pieces_items (op, seg, &what.sends, &what.recvs);
+    }
+    else if (op->geo.pieces > 1) {
+        what.parts = parts = s_parts (m, seg);
+        err = parts ? TUTTI_OK : TUTTI_ENOMEM;
+    }
+    else
+        what.count = seg->len;
+    if (!err)
+        err = tp_schedule_make (&self->schedule, &what);
+    free (parts);
+    free ((void *) what.sends.list);
+    free ((void *) what.recvs.list);
+    return err;
+}
+
 static ta_recipe_t *
-s_make (ta_member_t *member, const ta_recipe_t *key)
+s_make (const ta_op_t *op, const ta_seg_t *seg, const ta_recipe_t *key)
 {
     ta_recipe_t *self = calloc (1, sizeof *self);
-    uint64_t *parts = calloc (member->nodes, sizeof *parts);
-    if (!self || !parts) {
-        free (self);
-        free (parts);
+    if (!self)
         return NULL;
-    }
     *self = *key;
-    for (uint32_t i = 0; i < member->nodes; i++)
-        parts[i] = member->ranks_on[i] * key->len;
-    bool parted = key->kind == TP_ALLGATHER || key->kind == TP_REDUCE_SCATTER;
-    bool reduces = key->kind == TP_ALLREDUCE || key->kind == TP_REDUCE_SCATTER;
-    tp_case_t what = {
-        .kind = key->kind,
-        .algorithm = key->algorithm,
-        .node = member->me,
-        .n = member->nodes,
-        .root = key->root,
-        .count = parted ? 0 : key->len,
-        .parts = parted ? parts : NULL,
-        .blocks = reduces && key->flags & TP_SIG_REPRODUCIBLE ? &member->blocks
-                                                              : NULL,
-    };
-    tutti_err_t err = tp_schedule_make (&self->schedule, &what);
-    free (parts);
-    if (err || !s_find_senders (self, member->nodes)) {
+    if (s_fill (self, op, seg) || !s_find_senders (self, op->member->nodes)) {
         s_destroy (self);
         return NULL;
     }
+    self->uses = 1;
     return self;
 }
 
@@ -82,29 +105,57 @@ s_trim (ta_member_t *member)
     }
 }
 
-ta_recipe_t *
-ta_recipe_get (ta_member_t *member, uint32_t kind, uint32_t algorithm,
-               uint32_t root, uint32_t flags, uint64_t len)
+static bool
+s_same (const ta_recipe_t *a, const ta_recipe_t *b)
 {
-    ta_recipe_t key = { .kind = kind,
-                        .algorithm = algorithm,
-                        .root = root,
-                        .flags = flags & TP_SIG_REPRODUCIBLE,
-                        .len = len };
+    return a->kind == b->kind && a->algorithm == b->algorithm &&
+           a->root == b->root && a->flags == b->flags && a->len == b->len;
+}
+
+ta_recipe_t *
+ta_recipe_get (ta_op_t *op, const ta_seg_t *seg)
+{
+    ta_member_t *member = op->member;
+    bool tree = op->geo.info->reduces && op->sig.flags & TP_SIG_REPRODUCIBLE;
+    ta_recipe_t key = { .kind = op->kind,
+                        .algorithm = op->algorithm,
+                        .root = (uint32_t) op->sig.root,
+                        .flags = tree ? TP_SIG_REPRODUCIBLE : 0,
+                        .len = seg->len,
+                        .once = op->geo.info->uneven };
+    if (key.once)
+        return s_make (op, seg, &key);
     for (ta_recipe_t *r = member->recipes; r; r = r->next)
-        if (r->kind == kind && r->algorithm == algorithm && r->root == root &&
-            r->flags == key.flags && r->len == len) {
+        if (s_same (r, &key)) {
             r->uses++;
             return r;
         }
-    ta_recipe_t *made = s_make (member, &key);
+    ta_recipe_t *made = s_make (op, seg, &key);
     if (!made)
         return NULL;
-    made->uses = 1;
     made->next = member->recipes;
     member->recipes = made;
     s_trim (member);
     return made;
+}
+
+void
+ta_recipe_release (ta_recipe_t *recipe)
+{
+    recipe->uses--;
+    if (recipe->once)
+        s_destroy (recipe);
+}
+
+uint64_t
+ta_recipe_expects (const ta_recipe_t *self, uint32_t node, uint32_t nth)
+{
+    for (size_t i = 0; i < self->schedule.length; i++) {
+        const tp_step_t *step = &self->schedule.steps[i];
+        if (step->op == TP_STEP_RECV && step->peer == node && nth-- == 0)
+            return step->count;
+    }
+    return UINT64_MAX;
 }
 
 void

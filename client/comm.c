@@ -73,6 +73,7 @@ s_end_requests (tl_comm_t *self)
     for (tl_request_t *r = self->pending; r; r = r->next) {
         if (r->working)
             tk_work_destroy (&r->work);
+        free (r->peers);
         if (r->handle)
             tl_handle_drop (r->handle);
     }
@@ -232,7 +233,7 @@ s_info (const tl_request_t *request, tutti_request_info_t *info)
     info->name = request->name[0] ? request->name : NULL;
     info->err = request->err;
     info->epoch = request->comm->board->epoch;
-    info->bytes = request->geo.count * request->geo.element;
+    info->bytes = request->bytes;
 }
 
 //  The lock is released around each callback, so it may start new ops. A

@@ -1,4 +1,6 @@
-//  client/request.c - one op of one rank, from submission to its result
+//  client/request.c - one op of one rank, from its deposit to its result
+
+#include "client/request_impl.h"
 
 #include "client/comm.h"
 
@@ -22,69 +24,17 @@ s_enter (tl_request_t *self, tl_request_state_t state)
         self->done_ns = tl_now_ns ();
 }
 
-//  ------------------------------------------------------------- submission
+//  ----------------------------------------------------------------- staging
 
-static bool
-s_is_root (const tl_request_t *self)
-{
-    return self->sig.kind != TP_BROADCAST ||
-           self->sig.root == (int32_t) self->comm->rank;
-}
-
-//  Where a buffer lies in the agent's memory, if it does.
-static bool
-s_direct (tl_request_t *self, const void *ptr, uint64_t bytes,
-          uint32_t *segment_p, uint64_t *off_p)
-{
-    tl_segment_t *segment = tl_segment_find (self->comm->session, ptr, bytes);
-    if (!segment)
-        return false;
-    *segment_p = segment->id;
-    *off_p = (uint64_t) ((const uint8_t *) ptr - segment->base);
-    return true;
-}
-
-//  On one node a private output is written by the rank itself; between nodes
-//  the worker writes, so it needs a window where memory is private.
-static void
-s_place (tl_request_t *self)
-{
-    tp_deposit_t *d = &self->deposit;
-    bool single = self->comm->single;
-    uint64_t in_bytes = tp_geo_in_bytes (&self->geo, s_is_root (self));
-    d->in_where = d->out_where = TP_WHERE_NONE;
-    d->in_segment = d->out_segment = d->window_segment = TP_NO_SEGMENT;
-    if (self->in && (self->sig.kind != TP_BROADCAST || s_is_root (self))) {
-        if (self->geo.small)
-            d->in_where = TP_WHERE_INLINE;
-        else if (s_direct (self, self->in, in_bytes, &d->in_segment,
-                           &d->in_off))
-            d->in_where = TP_WHERE_DIRECT;
-        else
-            d->in_where = TP_WHERE_WINDOW;
-    }
-    if (self->out && !(self->sig.kind == TP_BROADCAST && s_is_root (self))) {
-        if (self->geo.small)
-            d->out_where = single ? TP_WHERE_PRIVATE : TP_WHERE_INLINE;
-        else if (s_direct (self, self->out, tp_geo_out_bytes (&self->geo),
-                           &d->out_segment, &d->out_off))
-            d->out_where = TP_WHERE_DIRECT;
-        else
-            d->out_where = single ? TP_WHERE_PRIVATE : TP_WHERE_WINDOW;
-    }
-}
-
-static bool
-s_wants_window (const tl_request_t *self)
+bool
+tl_request_wants_window (const tl_request_t *self)
 {
     return self->deposit.in_where == TP_WHERE_WINDOW ||
            self->deposit.out_where == TP_WHERE_WINDOW;
 }
 
-//  Take a window from the staging area, smaller if it is crowded. False: none
-//  now; the next step tries again.
-static bool
-s_take_window (tl_request_t *self)
+bool
+tl_request_take_window (tl_request_t *self)
 {
     tl_session_t *session = self->comm->session;
     uint32_t slots =
@@ -93,8 +43,9 @@ s_take_window (tl_request_t *self)
         uint64_t off = tl_staging_take (session, slots * self->geo.slot);
         if (off == UINT64_MAX)
             continue;
-        self->window = (tp_side_t){ session->staging->base + off,
-                                    TP_WHERE_WINDOW, slots };
+        self->window = (tp_side_t){ .base = session->staging->base + off,
+                                    .where = TP_WHERE_WINDOW,
+                                    .window = slots };
         self->window_bytes = slots * self->geo.slot;
         self->deposit.window_segment = session->staging->id;
         self->deposit.window_off = off;
@@ -116,83 +67,26 @@ s_give_window (tl_request_t *self)
     self->window.base = NULL;
 }
 
-static tl_request_t *
-s_spare (tl_comm_t *comm)
+uint64_t
+tl_request_words_bytes (const tl_comm_t *comm, const tp_sig_t *sig)
 {
-    tl_request_t *self = comm->spare;
-    tp_side_t *sides = self ? self->sides : NULL;
-    if (self) {
-        comm->spare = self->next;
-    }
-    else {
-        self = malloc (sizeof *self);
-        sides = calloc (comm->board->n_local, sizeof *sides);
-    }
-    if (!self || !sides) {
-        free (self);
-        free (sides);
-        return NULL;
-    }
-    memset (self, 0, sizeof *self);
-    self->sides = sides;
-    self->comm = comm;
-    return self;
+    return tp_geo_words (sig, comm->size, comm->rank) * sizeof (uint64_t);
 }
 
-static void
-s_fill (tl_request_t *self, const tl_call_t *call)
+void
+tl_request_give_words (tl_request_t *self)
 {
     tl_session_t *session = self->comm->session;
-    self->sig = call->sig;
-    self->in = call->in;
-    self->out = call->out;
-    self->callback = call->callback;
-    self->user = call->user;
-    if (call->name)
-        strncpy (self->name, call->name, sizeof self->name - 1);
-    self->submitted_ns = tl_now_ns ();
-    int64_t timeout = call->timeout_ms > 0 ? call->timeout_ms
-                                           : (int64_t) session->op_timeout_ms;
-    self->deadline_ns = self->submitted_ns + timeout * 1000000;
-    self->deposit.sig = call->sig;
-    self->deposit.async = call->async;
-    self->deposit.priority = call->priority;
-    self->deposit.stamp = (uint64_t) self->submitted_ns;
+    if (self->words)
+        tl_staging_give (
+            session,
+            (uint64_t) ((uint8_t *) self->words - session->staging->base),
+            tl_request_words_bytes (self->comm, &self->sig));
+    self->words = NULL;
 }
 
-//  Ring slots are used again in turn: work until the old op has left.
-static tutti_err_t
-s_await_room (tl_comm_t *comm)
-{
-    int64_t limit = 0;
-    while (!tp_board_room (comm->board, comm->seq + 1)) {
-        if (tl_comm_error (comm))
-            return tl_comm_error (comm);
-        if (tl_comm_progress (comm->session, true))
-            continue;
-        if (!limit)
-            limit = tl_now_ns () +
-                    (int64_t) comm->session->op_timeout_ms * 1000000;
-        if (tl_now_ns () > limit)
-            return tl_error (TUTTI_EAGAIN,
-                             "%u operations are in flight and none finishes",
-                             TP_SLOTS);
-        uint32_t seen = tp_wake_seen (comm->session->mine);
-        tp_wake_arm (comm->session->mine);
-        if (!tp_board_room (comm->board, comm->seq + 1)) {
-            pthread_mutex_unlock (&comm->session->lock);
-            tp_wake_sleep (comm->session->mine, seen, 1);
-            pthread_mutex_lock (&comm->session->lock);
-        }
-        tp_wake_disarm (comm->session->mine);
-    }
-    return TUTTI_OK;
-}
-
-//  Tell whoever can go on now. The last one in rings the bell for ranks that
-//  called asynchronously; between nodes the worker must always know.
-static void
-s_announce (tl_request_t *self)
+void
+tl_request_announce (tl_request_t *self)
 {
     tl_comm_t *comm = self->comm;
     tl_comm_wake (comm);
@@ -204,62 +98,6 @@ s_announce (tl_request_t *self)
         tp_bell_ring (comm->session->wake, comm->session->bell);
 }
 
-static void
-s_deposit (tl_request_t *self)
-{
-    tl_comm_t *comm = self->comm;
-    self->seq = ++comm->seq;
-    self->cell = tp_board_cell (comm->board, self->seq, comm->local);
-    uint32_t ready = self->geo.segments;
-    if (self->deposit.in_where == TP_WHERE_INLINE) {
-        tp_side_t side = { tp_board_inline (comm->board, self->seq,
-                                            comm->local),
-                           TP_WHERE_INLINE, 1 };
-        uint64_t bytes = tp_geo_in_bytes (&self->geo, true);
-        if (bytes > 0)
-            memcpy (tp_geo_in (&self->geo, &side, comm->rank, 0, 0), self->in,
-                    bytes);
-    }
-    if (s_wants_window (self)) {
-        s_take_window (self);
-        ready = 0;
-    }
-    tp_board_deposit (comm->board, self->seq, comm->local, &self->deposit,
-                      ready);
-    *comm->pending_end = self;
-    comm->pending_end = &self->next;
-}
-
-tutti_err_t
-tl_request_submit (tl_comm_t *comm, const tl_call_t *call,
-                   tl_request_t **request_p)
-{
-    tutti_err_t err = tl_comm_error (comm);
-    tp_geo_t geo;
-    if (!err &&
-        tp_geo_make (&geo, &call->sig, comm->size, comm->board->segment_bytes))
-        err = tl_error (TUTTI_EINVAL, "%s of %llu elements: too large",
-                        tp_kind_name (call->sig.kind),
-                        (unsigned long long) call->sig.count);
-    if (!err)
-        err = s_await_room (comm);
-    if (err)
-        return err;
-    tl_request_t *self = s_spare (comm);
-    if (!self)
-        return tl_error (TUTTI_ENOMEM, "out of memory");
-    self->geo = geo;
-    s_fill (self, call);
-    s_place (self);
-    s_deposit (self);
-    s_announce (self);
-    if (s_wants_window (self))
-        while (tl_request_step (self, false))
-            ;
-    *request_p = self;
-    return TUTTI_OK;
-}
-
 //  ---------------------------------------------------------------- progress
 
 //  Copy one segment of every piece between the caller's memory and the
@@ -267,20 +105,20 @@ tl_request_submit (tl_comm_t *comm, const tl_call_t *call,
 static void
 s_copy_segment (tl_request_t *self, uint32_t g, bool in)
 {
-    tp_side_t mine = { in ? (uint8_t *) (uintptr_t) self->in : self->out,
-                       TP_WHERE_PRIVATE, 0 };
+    const tp_side_t *mine = in ? &self->in : &self->out;
+    const tp_geo_t *geo = &self->geo;
     uint32_t rank = self->comm->rank;
-    uint64_t bytes = tp_geo_len (&self->geo, g) * self->geo.element;
-    bool many = in ? self->sig.kind == TP_REDUCE_SCATTER
-                   : self->sig.kind == TP_ALLGATHER;
-    uint32_t pieces = many ? self->geo.pieces : 1;
-    for (uint32_t p = 0; p < pieces; p++)
+    for (uint32_t p = 0; p < mine->pieces; p++) {
+        uint64_t bytes = tp_geo_len (geo, mine, p, g) * geo->element;
+        if (bytes == 0)
+            continue;
         if (in)
-            memcpy (tp_geo_in (&self->geo, &self->window, rank, p, g),
-                    tp_geo_in (&self->geo, &mine, rank, p, g), bytes);
+            memcpy (tp_geo_in (geo, &self->window, rank, p, g),
+                    tp_geo_in (geo, mine, rank, p, g), bytes);
         else
-            memcpy (tp_geo_out (&self->geo, &mine, rank, p, g),
-                    tp_geo_out (&self->geo, &self->window, rank, p, g), bytes);
+            memcpy (tp_geo_out (geo, mine, rank, p, g),
+                    tp_geo_out (geo, &self->window, rank, p, g), bytes);
+    }
 }
 
 static uint32_t
@@ -316,10 +154,10 @@ s_window_limit (const tl_request_t *self)
 static bool
 s_feed (tl_request_t *self)
 {
-    if (!s_wants_window (self) || self->fed == self->geo.segments)
+    if (!tl_request_wants_window (self) || self->fed == self->geo.segments)
         return false;
     if (!self->window.base) {
-        if (!s_take_window (self))
+        if (!tl_request_take_window (self))
             return false;
         self->cell->deposit.window_segment = self->deposit.window_segment;
         self->cell->deposit.window_off = self->deposit.window_off;
@@ -331,7 +169,7 @@ s_feed (tl_request_t *self)
         s_copy_segment (self, self->fed, true);
     self->fed++;
     atomic_store (&self->cell->ready, self->fed);
-    s_announce (self);
+    tl_request_announce (self);
     return true;
 }
 
@@ -359,8 +197,7 @@ s_count (tl_request_t *self)
          limit *= 10)
         bucket++;
     atomic_fetch_add_explicit (&tally->ops, 1, memory_order_relaxed);
-    atomic_fetch_add_explicit (&tally->bytes,
-                               self->geo.count * self->geo.element,
+    atomic_fetch_add_explicit (&tally->bytes, self->bytes,
                                memory_order_relaxed);
     atomic_fetch_add_explicit (&tally->us, us, memory_order_relaxed);
     atomic_fetch_add_explicit (&tally->bucket[bucket], 1,
@@ -386,49 +223,111 @@ s_finish (tl_request_t *self)
     if (self->deposit.out_where == TP_WHERE_INLINE) {
         tp_side_t side = { tp_board_inline (comm->board, self->seq,
                                             comm->local),
-                           TP_WHERE_INLINE, 1 };
-        uint64_t bytes = tp_geo_out_bytes (&self->geo);
+                           TP_WHERE_INLINE,
+                           1,
+                           0,
+                           NULL,
+                           NULL };
+        uint64_t bytes = tp_geo_bytes (&self->geo, &self->out);
         if (bytes > 0)
-            memcpy (self->out,
+            memcpy (self->out.base,
                     tp_geo_out (&self->geo, &side, comm->rank, 0, 0), bytes);
     }
     self->err = TUTTI_OK;
     s_give_window (self);
+    tl_request_give_words (self);
     tl_comm_leave (comm, self->seq);
     s_enter (self, TL_DONE);
     s_count (self);
     if (comm->session->report.level >= TL_LOG_OPS)
         s_log_op (self);
     comm->ops++;
-    comm->bytes += tp_geo_in_bytes (&self->geo, s_is_root (self));
+    comm->bytes += self->in_bytes;
     comm->wait_ns += (uint64_t) (self->started_ns - self->submitted_ns);
     comm->move_ns += (uint64_t) (self->done_ns - self->started_ns);
+}
+
+//  Counts of local rank I, copied.
+static tutti_err_t
+s_map_words (tl_request_t *self, uint32_t i, const tp_deposit_t *d)
+{
+    tl_comm_t *comm = self->comm;
+    size_t n = tp_geo_words (&self->sig, comm->size, i);
+    uint64_t *words = NULL;
+    if (n > 0) {
+        tl_segment_t *segment;
+        tutti_err_t err =
+            tl_segment_map (comm->session, d->words_segment, &segment);
+        if (err)
+            return err;
+        if (n * sizeof *words > segment->bytes ||
+            d->words_off > segment->bytes - n * sizeof *words)
+            return tl_error (TUTTI_EPROTO, "counts of rank %u are not there",
+                             i);
+        words = self->peers + (size_t) i * 4 * comm->size;
+        memcpy (words, segment->base + d->words_off, n * sizeof *words);
+    }
+    tp_side_t out;
+    tp_geo_sides (&self->geo, &self->sig, i, words, &self->sides[i], &out);
+    return TUTTI_OK;
+}
+
+static tutti_err_t
+s_map_side (tl_request_t *self, uint32_t i)
+{
+    tl_comm_t *comm = self->comm;
+    tp_cell_t *cell = tp_board_cell (comm->board, self->seq, i);
+    const tp_deposit_t d = cell->deposit;
+    tp_side_t *side = &self->sides[i];
+    tutti_err_t err = s_map_words (self, i, &d);
+    if (err)
+        return err;
+    side->where = d.in_where;
+    side->window = d.window;
+    if (d.in_where == TP_WHERE_INLINE)
+        side->base = tp_board_inline (comm->board, self->seq, i);
+    if (d.in_where != TP_WHERE_DIRECT && d.in_where != TP_WHERE_WINDOW)
+        return TUTTI_OK;
+    bool direct = d.in_where == TP_WHERE_DIRECT;
+    uint64_t off = direct ? d.in_off : d.window_off;
+    uint64_t bytes =
+        direct ? tp_geo_bytes (&self->geo, side) : d.window * self->geo.slot;
+    tl_segment_t *segment;
+    err = tl_segment_map (comm->session,
+                          direct ? d.in_segment : d.window_segment, &segment);
+    if (err)
+        return err;
+    if (bytes > segment->bytes || off > segment->bytes - bytes)
+        return tl_error (TUTTI_EPROTO, "the input of rank %u is not there", i);
+    side->base = segment->base + off;
+    return TUTTI_OK;
 }
 
 //  Inputs of all ranks as this process sees them.
 static tutti_err_t
 s_map_sides (tl_request_t *self)
 {
-    tl_comm_t *comm = self->comm;
-    for (uint32_t i = 0; i < comm->board->n_local; i++) {
-        const tp_deposit_t *d =
-            &tp_board_cell (comm->board, self->seq, i)->deposit;
-        tp_side_t *side = &self->sides[i];
-        *side = (tp_side_t){ NULL, d->in_where, d->window };
-        if (d->in_where == TP_WHERE_INLINE)
-            side->base = tp_board_inline (comm->board, self->seq, i);
-        if (d->in_where != TP_WHERE_DIRECT && d->in_where != TP_WHERE_WINDOW)
-            continue;
-        bool direct = d->in_where == TP_WHERE_DIRECT;
-        tl_segment_t *segment;
-        tutti_err_t err = tl_segment_map (
-            comm->session, direct ? d->in_segment : d->window_segment,
-            &segment);
-        if (err)
-            return err;
-        side->base = segment->base + (direct ? d->in_off : d->window_off);
+    uint32_t n = self->comm->board->n_local;
+    tutti_err_t err = TUTTI_OK;
+    memset (self->sides, 0, n * sizeof *self->sides);
+    if (self->geo.info->uneven) {
+        self->peers = malloc ((size_t) n * 4 * n * sizeof *self->peers);
+        if (!self->peers)
+            return tl_error (TUTTI_ENOMEM, "out of memory");
     }
-    return TUTTI_OK;
+    for (uint32_t i = 0; i < n && !err; i++)
+        err = s_map_side (self, i);
+    return err;
+}
+
+static void
+s_end_work (tl_request_t *self)
+{
+    if (self->working)
+        tk_work_destroy (&self->work);
+    self->working = false;
+    free (self->peers);
+    self->peers = NULL;
 }
 
 //  Become the executor of my own output.
@@ -450,17 +349,22 @@ s_start_work (tl_request_t *self)
         .sig = self->sig,
         .geo = self->geo,
         .in = self->sides,
-        .out = { self->out, TP_WHERE_PRIVATE, 0 },
-        .in_place = self->sig.kind == TP_ALLREDUCE &&
+        .out = self->out,
+        .in_place = tp_overwrites (&self->sig) &&
                     self->deposit.in_where == TP_WHERE_DIRECT &&
-                    self->in == self->out,
+                    self->in.base == self->out.base,
     };
+    char text[TP_TEXT_MAX];
     tutti_err_t err = s_map_sides (self);
-    if (!err)
-        err = tk_work_init (&self->work);
     if (err)
-        tp_board_fail (board, err, tl_error_text ());
+        snprintf (text, sizeof text, "%s", tl_error_text ());
+    else
+        err = tk_work_init (&self->work, text);
+    if (err)
+        tp_board_fail (board, err, text);
     self->working = !err;
+    if (err)
+        s_end_work (self);
     return !err;
 }
 
@@ -481,8 +385,7 @@ s_step_single (tl_request_t *self, bool waiting)
     }
     tk_work_result_t result = tk_work_step (&self->work);
     if (result == TK_WORK_DONE) {
-        tk_work_destroy (&self->work);
-        self->working = false;
+        s_end_work (self);
         s_finish (self);
     }
     if (result != TK_WORK_BLOCKED)
@@ -510,10 +413,14 @@ s_gather (tl_request_t *self)
     if (!tp_board_all_in (board, self->seq))
         return false;
     char text[TP_TEXT_MAX];
-    if (tp_board_agree (board, self->seq, text))
-        s_enter (self, TL_WORKING);
-    else
+    if (!tp_board_agree (board, self->seq, text))
         tp_board_fail (board, TUTTI_EMISMATCH, text);
+    else if (self->geo.info->uneven &&
+             tp_geo_stretch (&self->geo, tp_board_most (board, self->seq)))
+        tp_board_fail (board, TUTTI_EPROTO,
+                       "a rank has counts that cannot be");
+    else
+        s_enter (self, TL_WORKING);
     return true;
 }
 
@@ -542,9 +449,7 @@ tl_request_step (tl_request_t *self, bool waiting)
 void
 tl_request_fail (tl_request_t *self, tutti_err_t err, const char *text)
 {
-    if (self->working)
-        tk_work_destroy (&self->work);
-    self->working = false;
+    s_end_work (self);
     self->err = err;
     if (!self->comm->told)
         tl_report_line (&self->comm->session->report, TL_LOG_WARN, "%s: %s",

@@ -21,11 +21,20 @@ typedef enum tl_request_state {
     TL_DONE
 } tl_request_state_t;
 
+//  Pieces of different sizes as the program gives them: a list, or one.
+typedef struct tl_list {
+    const size_t *counts, *displs;  //  displs NULL: one behind the other
+    size_t one;
+} tl_list_t;
+
 //  What to do, with all arguments checked.
 typedef struct tl_call {
     tp_sig_t sig;
-    const void *in;  //  NULL: none
-    void *out;       //  NULL: none
+    const void *in;               //  NULL: none
+    void *out;                    //  NULL: none
+    tl_list_t in_list, out_list;  //  of an uneven op
+    uint64_t *words;              //  made of them (geo.h), else NULL
+    double scale;                 //  of a PREMUL_SUM
     bool async;
     int timeout_ms;  //  0: the session's
     int priority;
@@ -46,15 +55,18 @@ struct tl_request {
     tp_geo_t geo;
     tp_cell_t *cell;
     tp_deposit_t deposit;
-    const uint8_t *in;  //  caller's memory
-    uint8_t *out;
-    tp_side_t window;  //  my window, base NULL: none yet
+    tp_side_t in, out;  //  the caller's memory
+    uint64_t *words;    //  in staging, if uneven
+    uint64_t bytes;     //  of a piece; of an uneven op the larger buffer
+    uint64_t in_bytes;  //  of the whole input
+    tp_side_t window;   //  my window, base NULL: none yet
     uint64_t window_bytes;
     uint32_t fed;    //  segments copied in
     uint32_t taken;  //  segments copied out
     tk_work_t work;
     bool working;      //  I hold the claim and work is set up
     tp_side_t *sides;  //  ours: inputs of all local ranks
+    uint64_t *peers;   //  ours, while working: copies of their words
     tutti_callback_t callback;
     void *user;
     char name[32];

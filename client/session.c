@@ -97,6 +97,9 @@ tl_session_open (tl_session_t **self_p, const tl_whoami_t *who,
     self->sock = self->bell = self->event = -1;
     self->op_timeout_ms = (uint32_t) who->op_timeout_ms;
     self->flags = who->hello.flags;
+    self->scale = who->scale;
+    self->priority = who->priority;
+    self->timeout_ms = who->timeout_ms;
     self->algorithm = tp_algorithm_value (who->hello.algorithm);
     cpu_set_t cores;
     self->cores = sched_getaffinity (0, sizeof cores, &cores) == 0

@@ -42,6 +42,8 @@ typedef struct tl_session {
     uint32_t op_timeout_ms;
     uint32_t flags;     //  TP_LOCAL_*
     int32_t algorithm;  //  tp_algorithm_t, -1: the plan's
+    double scale;       //  as the other defaults of a call
+    int priority, timeout_ms;
     tl_report_t report;
     tutti_err_t dead;  //  session error, final
     tl_comm_t *comms;  //  the first is the world

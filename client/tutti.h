@@ -21,17 +21,24 @@
 //  belong to the op: neither is read nor written. An op is done when the
 //  output is ready and no peer will read the input again.
 //
-//  In place. allreduce: send == recv. allgather: send == recv + own offset.
-//  reduce_scatter: recv == send + own offset. TUTTI_IN_PLACE as the input says
-//  the same. Any other overlap is TUTTI_EINVAL, always.
+//  In place. allreduce, alltoall, reduce at the root: send == recv.
+//  allgather(v), gather(v) at the root: send == recv + own offset.
+//  reduce_scatter(v), scatter(v) at the root: recv == send + own offset.
+//  TUTTI_IN_PLACE as the input (scatter(v): as the output) says the same.
+//  alltoallv has none. Any other overlap is TUTTI_EINVAL, always.
 //
 //  Arithmetic. Within a node inputs are added along the balanced binary tree
 //  over rank numbers, in float32 for 16-bit floats, rounded once. Between
 //  nodes partial sums travel in the op's type, or in float32 with `wide` and
 //  `reproducible`. All ranks get the same bits. With `reproducible` they do
-//  not depend on nodes, ring order or algorithm either. Integers wrap; AVG is
-//  the sum, then one division (integers: towards zero); MIN and MAX: NaN wins,
-//  -0 < +0.
+//  not depend on nodes, ring order or algorithm either. Integers wrap; with
+//  `wide` sums of 8 bit integers are kept in 32 bits and saturate at the end.
+//  AVG is the sum, then one division (integers: towards zero); MIN and MAX:
+//  NaN wins, -0 < +0. PREMUL_SUM multiplies each input by its rank's
+//  tutti_call_t.scale (floats of 8 and 16 bits in float32, rounded once;
+//  integers by a whole number) and adds. Bitwise operations are for integers.
+//  Not offered: operations of your own (gather, then combine), MINLOC (a MIN
+//  over value << 32 | rank), scan (allgather, then add up).
 //
 //  Errors. Every call returns a tutti_err_t; tutti_err_scope says what is
 //  dead. tutti_last_error is one sentence: who, what, where, what to do. The
@@ -209,6 +216,28 @@ TUTTI_COLL (reduce_scatter, const void *send, void *recv, size_t recv_count, tut
 
 //  BUF of rank ROOT goes to BUF of all others.
 TUTTI_COLL (broadcast, void *buf, size_t count, tutti_dtype_t dtype, int root);
+
+//  Rank ROOT gets the reduction; recv of the others is ignored.
+TUTTI_COLL (reduce, const void *send, void *recv, size_t count, tutti_dtype_t dtype, tutti_op_t op, int root);
+
+//  Rank ROOT gets the inputs of all, in the order of the ranks; or gives block
+//  r of its input to rank r. What only the root uses is ignored elsewhere.
+TUTTI_COLL (gather, const void *send, void *recv, size_t send_count, tutti_dtype_t dtype, int root);
+TUTTI_COLL (scatter, const void *send, void *recv, size_t recv_count, tutti_dtype_t dtype, int root);
+
+//  Block r of my input goes to rank r, whose block of my number it becomes.
+TUTTI_COLL (alltoall, const void *send, void *recv, size_t count_per_peer, tutti_dtype_t dtype);
+
+//  The same with blocks of different sizes: COUNTS elements, DISPLS elements
+//  from the beginning of the buffer (NULL: one block behind the other), both
+//  copied by the call. All ranks give the same counts to allgatherv and
+//  reduce_scatterv; elsewhere sender and receiver of a block do, else the op
+//  ends with TUTTI_EMISMATCH. Blocks of an output may not overlap.
+TUTTI_COLL (allgatherv, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *displs, tutti_dtype_t dtype);
+TUTTI_COLL (reduce_scatterv, const void *send, void *recv, const size_t *counts, tutti_dtype_t dtype, tutti_op_t op);
+TUTTI_COLL (gatherv, const void *send, size_t send_count, void *recv, const size_t *counts, const size_t *displs, tutti_dtype_t dtype, int root);
+TUTTI_COLL (scatterv, const void *send, const size_t *counts, const size_t *displs, void *recv, size_t recv_count, tutti_dtype_t dtype, int root);
+TUTTI_COLL (alltoallv, const void *send, const size_t *send_counts, const size_t *send_displs, void *recv, const size_t *recv_counts, const size_t *recv_displs, tutti_dtype_t dtype);
 
 //  Nobody leaves before all have come.
 tutti_err_t tutti_barrier (tutti_comm_t *comm);

@@ -199,7 +199,7 @@ tutti_request_info (tutti_request_t *request, tutti_request_info_t *info)
     int64_t now = self->state == TL_DONE ? self->done_ns : tl_now_ns ();
     int64_t start = self->started_ns ? self->started_ns : now;
     info->seq = self->seq;
-    info->bytes = self->geo.count * self->geo.element;
+    info->bytes = self->bytes;
     info->recv_count = self->geo.count;
     info->queued_us = 0;
     info->waited_us = (uint64_t) (start - self->submitted_ns) / 1000;

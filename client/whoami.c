@@ -232,6 +232,9 @@ tl_whoami (tl_whoami_t *self, const tutti_config_t *config)
         err = s_token (self, config);
     if (err)
         return err;
+    self->scale = config->call ? config->call->scale : 1.0;
+    self->priority = config->call ? config->call->priority : 0;
+    self->timeout_ms = config->call ? config->call->timeout_ms : 0;
     self->hello.pid = (uint32_t) getpid ();
     snprintf (self->hello.library, sizeof self->hello.library, "%s",
               tutti_version ());

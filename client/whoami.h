@@ -14,6 +14,8 @@ typedef struct tl_whoami {
     tp_local_hello_t hello;
     char agent[108];  //  socket
     int op_timeout_ms;
+    double scale;  //  defaults of a call
+    int priority, timeout_ms;
     const char *source;  //  "TUTTI_*", "torchrun", ...
 } tl_whoami_t;
 

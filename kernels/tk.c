@@ -1,8 +1,9 @@
-//  kernels/tk.c - checks, the choice of bodies, the float environment
+//  kernels/tk.c - checks, the choice of bodies
 
 #include "kernels/tk.h"
 
 #include "kernels/cpu.h"
+#include "kernels/env.h"
 
 #include <assert.h>
 #include <stdatomic.h>
@@ -13,57 +14,6 @@
 #endif
 
 #define COPY_AHEAD 4096  //  bytes that a large copy reads ahead
-
-//  ------------------------------------------------------- float environment
-
-#if defined(__x86_64__)
-typedef uint32_t s_env_t;
-
-#define ENV_FLAGS 0x3fu    //  exceptions that have happened
-#define ENV_PLAIN 0x1f80u  //  to nearest, denormals kept, all masked
-
-//  Loading the register costs ten times what reading it does, so it is loaded
-//  only where it would change.
-static s_env_t
-s_env_enter (void)
-{
-    uint32_t saved, plain = ENV_PLAIN;
-    __asm__ volatile("stmxcsr %0" : "=m"(saved) : : "memory");
-    if ((saved & ~ENV_FLAGS) != ENV_PLAIN)
-        __asm__ volatile("ldmxcsr %0" : : "m"(plain) : "memory");
-    return saved;
-}
-
-static void
-s_env_leave (s_env_t saved)
-{
-    uint32_t now;
-    __asm__ volatile("stmxcsr %0" : "=m"(now) : : "memory");
-    if (now != saved)
-        __asm__ volatile("ldmxcsr %0" : : "m"(saved) : "memory");
-}
-
-#elif defined(__aarch64__)
-typedef uint64_t s_env_t;
-
-static s_env_t
-s_env_enter (void)
-{
-    uint64_t saved, plain = 0;
-    __asm__ volatile("mrs %0, fpcr" : "=r"(saved) : : "memory");
-    __asm__ volatile("msr fpcr, %0" : : "r"(plain) : "memory");
-    return saved;
-}
-
-static void
-s_env_leave (s_env_t saved)
-{
-    __asm__ volatile("msr fpcr, %0" : : "r"(saved) : "memory");
-}
-
-#else
-#error "kernels/tk.c: say how this processor's float environment is set"
-#endif
 
 //  ------------------------------------------------------------------ bodies
 
@@ -177,9 +127,9 @@ tk_reduce (void *const *dst, int m, const void *const *src, int n,
                              .divisor = op == TUTTI_AVG ? divisor : 0,
                              .src = src,
                              .n = n };
-    s_env_t saved = s_env_enter ();
+    tk_env_t saved = tk_env_enter ();
     tk_pass_run (&pass, dst, m, count);
-    s_env_leave (saved);
+    tk_env_leave (saved);
     return TUTTI_OK;
 }
 
@@ -224,8 +174,8 @@ tk_convert (void *dst, tutti_dtype_t to, const void *src, tutti_dtype_t from,
         tk_copy (dst, src, count * tk_size (to), NULL);
         return TUTTI_OK;
     }
-    s_env_t saved = s_env_enter ();
+    tk_env_t saved = tk_env_enter ();
     tk_float_convert (s_body (), dst, to, src, from, count);
-    s_env_leave (saved);
+    tk_env_leave (saved);
     return TUTTI_OK;
 }

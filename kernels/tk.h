@@ -19,6 +19,7 @@
 //    min, max   NaN wins (IEEE 754-2019 minimum, maximum), -0 < +0
 //    AVG        sum, then one division by divisor
 //    PREMUL_SUM not here: the caller scales first (tk_scale), then SUM
+//    scale      of 8 and 16 bit floats in float32, rounded once; integers wrap
 //
 //  Buffers need no alignment. COUNT 0 is legal and touches nothing.
 
@@ -53,6 +54,31 @@ tk_copy (void *dst, const void *src, size_t bytes, void *stream);
 tutti_err_t
 tk_convert (void *dst, tutti_dtype_t to, const void *src, tutti_dtype_t from,
             size_t count, void *stream);
+
+//  tk_convert, and between 8 bit integers and 32 bit ones of the same sign; on
+//  the way back they saturate.
+tutti_err_t
+tk_resize (void *dst, tutti_dtype_t to, const void *src, tutti_dtype_t from,
+           size_t count);
+
+//  dst[i] = src[i] * factor; dst may be src. FACTOR is finite and, for
+//  integers, whole and below 2^53 (tk_scale_ok).
+void
+tk_scale (void *dst, const void *src, size_t count, tutti_dtype_t dtype,
+          double factor);
+bool
+tk_scale_ok (tutti_dtype_t dtype, double factor);
+
+//  Scale, then tk_resize: an input on its way into a sum. FROM may be TO.
+void
+tk_bring (void *dst, tutti_dtype_t to, const void *src, tutti_dtype_t from,
+          size_t count, double factor);
+
+//  The type in which sums of a signature are kept: DTYPE, or one of 32 bits
+//  with TP_SIG_WIDE. Floats: between nodes only; within one pass they are
+//  always float32.
+tutti_dtype_t
+tk_wide (const tp_sig_t *sig);
 
 //  Name of the bodies in use: "avx512", "avx2", "neon", "portable".
 const char *

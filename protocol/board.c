@@ -1,4 +1,4 @@
-//  protocol/board.c - layout of the board, deposits, geometry of ops
+//  protocol/board.c - layout of the board, deposits
 
 #include "protocol/board.h"
 
@@ -140,6 +140,17 @@ tp_board_agree (tp_board_t *self, uint64_t seq, char *text)
     return true;
 }
 
+uint64_t
+tp_board_most (tp_board_t *self, uint64_t seq)
+{
+    uint64_t most = 0;
+    for (uint32_t i = 0; i < self->n_local; i++) {
+        uint64_t own = tp_board_cell (self, seq, i)->deposit.most;
+        most = own > most ? own : most;
+    }
+    return most;
+}
+
 //  A writer that died between its two stores must not keep the comm open: the
 //  next one takes over after a while that no living writer needs.
 tutti_err_t
@@ -166,104 +177,4 @@ tp_board_error (tp_board_t *self)
     if (fail == 0 || fail == FAIL_WRITING)
         return TUTTI_OK;
     return (tutti_err_t) - (int) fail;
-}
-
-//  ---------------------------------------------------------------- geometry
-
-static uint64_t
-s_segment_elements (uint64_t segment_bytes, size_t element, uint32_t pieces)
-{
-    uint64_t seg = segment_bytes / element / pieces;
-    if (seg >= 64)
-        seg &= ~UINT64_C (63);  //  cache lines stay whole
-    return seg > 0 ? seg : 1;
-}
-
-tutti_err_t
-tp_geo_make (tp_geo_t *self, const tp_sig_t *sig, uint32_t size,
-             uint64_t segment_bytes)
-{
-    *self = (tp_geo_t){ .kind = sig->kind, .size = size, .segments = 1 };
-    self->pieces =
-        sig->kind == TP_ALLGATHER || sig->kind == TP_REDUCE_SCATTER ? size : 1;
-    self->element = tp_dtype_size (sig->dtype);
-    self->count = sig->kind == TP_BARRIER ? 0 : sig->count;
-    uint64_t bytes;
-    if (__builtin_mul_overflow (self->count, self->element, &bytes) ||
-        __builtin_mul_overflow (bytes, self->pieces, &bytes) ||
-        bytes > (UINT64_C (1) << 62))
-        return TUTTI_EINVAL;
-    self->small = bytes <= TP_INLINE_BYTES;
-    self->seg =
-        s_segment_elements (segment_bytes, self->element, self->pieces);
-    if (self->small || self->count == 0)
-        self->seg = self->count;
-    if (self->seg > 0) {
-        uint64_t segments = (self->count + self->seg - 1) / self->seg;
-        if (segments > UINT32_MAX - TP_SLOTS)
-            return TUTTI_EINVAL;
-        self->segments = segments > 0 ? (uint32_t) segments : 1;
-    }
-    self->slot =
-        (self->seg * self->pieces * self->element + 63) & ~UINT64_C (63);
-    return TUTTI_OK;
-}
-
-uint64_t
-tp_geo_len (const tp_geo_t *self, uint32_t g)
-{
-    uint64_t start = g * self->seg;
-    uint64_t left = self->count - start;
-    return left < self->seg ? left : self->seg;
-}
-
-//  Whole buffers keep the caller's layout (pieces COUNT apart); windows and
-//  inline areas hold one segment of every piece (pieces SEG apart).
-static void *
-s_place (const tp_geo_t *self, const tp_side_t *side, uint32_t piece,
-         uint32_t slot_piece, uint32_t g)
-{
-    if (side->where == TP_WHERE_DIRECT || side->where == TP_WHERE_PRIVATE)
-        return side->base +
-               (piece * self->count + g * self->seg) * self->element;
-    uint64_t slot =
-        side->where == TP_WHERE_WINDOW ? (g % side->window) * self->slot : 0;
-    return side->base + slot + slot_piece * self->seg * self->element;
-}
-
-//  In a window the input of an all-gather lies where the rank's own piece of
-//  the output will be, and the output of a reduce-scatter on its own piece of
-//  the input, so that neither overwrites what others still read.
-void *
-tp_geo_in (const tp_geo_t *self, const tp_side_t *side, uint32_t r, uint32_t p,
-           uint32_t g)
-{
-    if (self->kind == TP_ALLGATHER)
-        return s_place (self, side, 0, r, g);
-    return s_place (self, side, p, p, g);
-}
-
-void *
-tp_geo_out (const tp_geo_t *self, const tp_side_t *side, uint32_t r,
-            uint32_t p, uint32_t g)
-{
-    if (self->kind == TP_REDUCE_SCATTER)
-        return s_place (self, side, 0, r, g);
-    return s_place (self, side, p, p, g);
-}
-
-uint64_t
-tp_geo_in_bytes (const tp_geo_t *self, bool root)
-{
-    uint64_t bytes = self->count * self->element;
-    if (self->kind == TP_BROADCAST && !root)
-        return 0;
-    return self->kind == TP_REDUCE_SCATTER ? bytes * self->pieces : bytes;
-}
-
-uint64_t
-tp_geo_out_bytes (const tp_geo_t *self)
-{
-    uint64_t bytes = self->count * self->element;
-    return self->kind == TP_ALLGATHER ? bytes * self->pieces : bytes;
 }

@@ -26,22 +26,14 @@
 #ifndef TP_BOARD_H
 #define TP_BOARD_H
 
+#include "protocol/geo.h"
 #include "protocol/local.h"
 
 #define TP_BOARD_MAGIC 0x44414f42u  //  "BOAD"
-#define TP_BOARD_VERSION 1u
+#define TP_BOARD_VERSION 2u
 #define TP_SLOTS 64u
 #define TP_INLINE_BYTES TP_EAGER_BYTES  //  of a cell: input, and output
 #define TP_NO_SEGMENT UINT32_MAX
-
-//  Where an input or output lies.
-typedef enum tp_where {
-    TP_WHERE_NONE,    //  this rank has none (broadcast: input off the root)
-    TP_WHERE_INLINE,  //  in the cell's inline area
-    TP_WHERE_DIRECT,  //  in a segment, whole: zero copy
-    TP_WHERE_WINDOW,  //  through a window of segment slots: staged
-    TP_WHERE_PRIVATE  //  output in the rank's own memory: only it can write
-} tp_where_t;
 
 typedef enum tp_claim {
     TP_CLAIM_NONE,
@@ -57,8 +49,13 @@ typedef struct tp_deposit {
     uint32_t window_segment;  //  WINDOW
     uint32_t window;          //  slots of it, 0: none yet
     uint64_t window_off;
+    //  Uneven ops: where the words of this rank are (geo.h), and the largest
+    //  count among them.
+    uint64_t words_off, most;
+    uint32_t words_segment;
     uint32_t async;  //  the caller did not wait at once
     int32_t priority;
+    double scale;    //  of the input, before a PREMUL_SUM
     uint64_t stamp;  //  arrival, ticks of this node
 } tp_deposit_t;
 
@@ -144,6 +141,10 @@ tp_board_all_in (tp_board_t *self, uint64_t seq);
 bool
 tp_board_agree (tp_board_t *self, uint64_t seq, char *text);
 
+//  The largest count of SEQ, all of whose deposits are in (uneven ops).
+uint64_t
+tp_board_most (tp_board_t *self, uint64_t seq);
+
 //  End the comm with an error, if nobody has yet. Returns the error it has
 //  now ended with.
 tutti_err_t
@@ -152,54 +153,5 @@ tp_board_fail (tp_board_t *self, tutti_err_t err, const char *text);
 //  TUTTI_OK, or the error the comm has ended with (text in self->text).
 tutti_err_t
 tp_board_error (tp_board_t *self);
-
-//  ---------------------------------------------------------------- geometry
-
-//  How an op is cut; a pure function of the signature, the comm's size and
-//  its segment_bytes, so everybody cuts alike. A vector has `pieces` pieces
-//  of `count` elements (all-gather and reduce-scatter: one per rank, else
-//  one); segment g is elements [g * seg, (g + 1) * seg) of every piece.
-typedef struct tp_geo {
-    uint32_t kind;
-    uint32_t size;  //  ranks
-    uint32_t pieces;
-    size_t element;     //  bytes
-    uint64_t count;     //  elements of a piece
-    uint64_t seg;       //  elements of a piece in a full segment
-    uint32_t segments;  //  at least 1
-    uint64_t slot;      //  bytes of a window slot
-    bool small;         //  input and output fit the inline area
-} tp_geo_t;
-
-//  TUTTI_EINVAL if the sizes overflow. The signature has been checked.
-tutti_err_t
-tp_geo_make (tp_geo_t *self, const tp_sig_t *sig, uint32_t size,
-             uint64_t segment_bytes);
-
-//  Elements of every piece in segment G.
-uint64_t
-tp_geo_len (const tp_geo_t *self, uint32_t g);
-
-//  One side of a rank's part: base of the whole buffer (DIRECT, PRIVATE) or
-//  of the window or inline area.
-typedef struct tp_side {
-    uint8_t *base;
-    uint32_t where;
-    uint32_t window;
-} tp_side_t;
-
-//  Place of segment G of piece P of rank R's input or output.
-void *
-tp_geo_in (const tp_geo_t *self, const tp_side_t *side, uint32_t r, uint32_t p,
-           uint32_t g);
-void *
-tp_geo_out (const tp_geo_t *self, const tp_side_t *side, uint32_t r,
-            uint32_t p, uint32_t g);
-
-//  Bytes of the whole input and output of rank R.
-uint64_t
-tp_geo_in_bytes (const tp_geo_t *self, bool root);
-uint64_t
-tp_geo_out_bytes (const tp_geo_t *self);
 
 #endif

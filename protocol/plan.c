@@ -45,19 +45,22 @@ s_star (const model_t *m, int kind)
         return others * (2 * m->a + m->b + m->c) + part * m->b;
     case TP_ALLGATHER:
         return others * (2 * m->a + m->b * part) + part * m->b;
+    case TP_REDUCE:
+        return others * (m->a + m->b + m->c);
     default:
         return others * (m->a + m->b);
     }
 }
 
 //  Ring, halving and direct move (n - 1) / n of the vector per phase, n the
-//  number of nodes TAKING part; they differ in the number of messages.
+//  number of nodes TAKING part; they differ in the number of messages. The
+//  second phase of a reduce is what the root receives.
 static double
 s_phases (const model_t *m, int kind, double messages, double taking)
 {
     double part = (taking - 1) / taking;
-    double phases = kind == TP_ALLREDUCE ? 2 : 1;
-    double reduced = kind == TP_ALLGATHER ? 0 : part * m->c;
+    double phases = kind == TP_ALLREDUCE || kind == TP_REDUCE ? 2 : 1;
+    double reduced = tp_kind_info (kind)->reduces ? part * m->c : 0;
     return phases * (messages * m->a + part * m->b) + reduced;
 }
 
@@ -77,6 +80,7 @@ tp_plan_cost (const tp_plan_t *self, int kind, int algorithm, uint32_t n,
     if (n <= 1)
         return 0;
     model_t m = s_model (self, n, bytes);
+    kind = (int) tp_kind_info (kind)->even;
     switch (algorithm) {
     case TP_STAR:
         return s_star (&m, kind);
@@ -92,7 +96,10 @@ tp_plan_cost (const tp_plan_t *self, int kind, int algorithm, uint32_t n,
             return s_phases (&m, kind, m.n - 1, m.n);
         return s_phases (&m, kind, m.rounds, m.power) + s_fold (&m);
     case TP_TREE:
-        return s_rounds_up (&m) * (m.a + m.b);
+        return s_rounds_up (&m) * (m.a + m.b) +
+               (kind == TP_REDUCE ? s_rounds_up (&m) * m.c : 0);
+    case TP_PAIRWISE:
+        return s_phases (&m, kind, m.n - 1, m.n);
     default:
         return s_rounds_up (&m) * m.a;
     }
@@ -112,7 +119,8 @@ int
 tp_plan_choose (const tp_plan_t *self, int kind, int forced, uint32_t flags,
                 uint32_t n, uint64_t bytes)
 {
-    bool reduces = kind == TP_ALLREDUCE || kind == TP_REDUCE_SCATTER;
+    bool reduces =
+        kind >= 0 && kind < TP_KINDS && tp_kind_info (kind)->reduces;
     if (flags & TP_SIG_REPRODUCIBLE && reduces)
         return TP_DIRECT;
     if (tp_algorithm_ok (kind, forced))
@@ -142,7 +150,7 @@ tp_plan_wire_bytes (const tp_schedule_t *schedules, uint32_t n, size_t element,
     for (uint32_t i = 0; i < n; i++) {
         uint64_t sent = 0;
         for (size_t k = 0; k < schedules[i].length; k++)
-            if (schedules[i].steps[k].op == TP_SEND)
+            if (schedules[i].steps[k].op == TP_STEP_SEND)
                 sent += schedules[i].steps[k].count * element;
         max = sent > max ? sent : max;
         sum += sent;

@@ -10,23 +10,26 @@ static const struct {
     void (*make) (tp_build_t *);
     uint8_t kinds[TP_KINDS];  //  by tp_kind_t
 } s_algorithms[TP_ALGORITHMS] = {
-    //                              barrier allreduce allgather r_s broadcast
-    [TP_STAR] = { "star", tp_make_star, { 0, 1, 1, 1, 1 } },
-    [TP_RING] = { "ring", tp_make_ring, { 0, 1, 1, 1, 0 } },
-    [TP_DOUBLING] = { "doubling", tp_make_doubling, { 0, 1, 1, 0, 0 } },
-    [TP_HALVING] = { "halving", tp_make_halving, { 0, 1, 0, 1, 0 } },
-    [TP_TREE] = { "tree", tp_make_tree, { 0, 0, 0, 0, 1 } },
-    [TP_DIRECT] = { "direct", tp_make_direct, { 0, 1, 1, 1, 0 } },
-    [TP_DISSEMINATION] = { "dissemination",
-                           tp_make_dissemination,
-                           { 1, 0, 0, 0, 0 } },
+    //  even kinds: barrier allreduce allgather r_s broadcast reduce, then
+    //  gather scatter alltoall
+    [TP_STAR] = { "star", tp_make_star, { 0, 1, 1, 1, 1, 1 } },
+    [TP_RING] = { "ring", tp_make_ring, { 0, 1, 1, 1, 0, 1 } },
+    [TP_DOUBLING] = { "doubling", tp_make_doubling, { 0, 1, 1 } },
+    [TP_HALVING] = { "halving", tp_make_halving, { 0, 1, 0, 1 } },
+    [TP_TREE] = { "tree", tp_make_tree, { 0, 0, 0, 0, 1, 1 } },
+    [TP_DIRECT] = { "direct", tp_make_direct, { 0, 1, 1, 1, 0, 1 } },
+    [TP_DISSEMINATION] = { "dissemination", tp_make_dissemination, { 1 } },
+    [TP_PAIRWISE] = { "pairwise",
+                      tp_make_pairwise,
+                      { 0, 0, 0, 0, 0, 0, 1, 1, 1 } },
 };
 
 bool
 tp_algorithm_ok (int kind, int algorithm)
 {
     return kind >= 0 && kind < TP_KINDS && algorithm >= 0 &&
-           algorithm < TP_ALGORITHMS && s_algorithms[algorithm].kinds[kind];
+           algorithm < TP_ALGORITHMS &&
+           s_algorithms[algorithm].kinds[tp_kind_info (kind)->even];
 }
 
 const char *
@@ -99,7 +102,7 @@ void
 tp_send (tp_build_t *self, uint32_t peer, uint64_t count, tp_ref_t dst,
          tp_ref_t src)
 {
-    s_add (self, (tp_step_t){ .op = TP_SEND,
+    s_add (self, (tp_step_t){ .op = TP_STEP_SEND,
                               .peer = peer,
                               .count = count,
                               .dst = dst,
@@ -109,7 +112,8 @@ tp_send (tp_build_t *self, uint32_t peer, uint64_t count, tp_ref_t dst,
 void
 tp_recv (tp_build_t *self, uint32_t peer, uint64_t count)
 {
-    s_add (self, (tp_step_t){ .op = TP_RECV, .peer = peer, .count = count });
+    s_add (self,
+           (tp_step_t){ .op = TP_STEP_RECV, .peer = peer, .count = count });
 }
 
 void
@@ -117,7 +121,7 @@ tp_reduce (tp_build_t *self, uint64_t count, tp_ref_t dst, tp_ref_t a,
            tp_ref_t b)
 {
     if (count > 0)
-        s_add (self, (tp_step_t){ .op = TP_REDUCE,
+        s_add (self, (tp_step_t){ .op = TP_STEP_REDUCE,
                                   .count = count,
                                   .dst = dst,
                                   .src = a,
@@ -128,15 +132,16 @@ void
 tp_copy (tp_build_t *self, uint64_t count, tp_ref_t dst, tp_ref_t src)
 {
     if (count > 0)
-        s_add (self,
-               (tp_step_t){
-                   .op = TP_COPY, .count = count, .dst = dst, .src = src });
+        s_add (self, (tp_step_t){ .op = TP_STEP_COPY,
+                                  .count = count,
+                                  .dst = dst,
+                                  .src = src });
 }
 
 void
 tp_wait (tp_build_t *self)
 {
-    s_add (self, (tp_step_t){ .op = TP_WAIT });
+    s_add (self, (tp_step_t){ .op = TP_STEP_WAIT });
 }
 
 uint64_t
@@ -213,16 +218,35 @@ s_offsets (const tp_case_t *what)
     return off;
 }
 
+static bool
+s_items_ok (const tp_items_t *items, uint32_t n, uint32_t node)
+{
+    for (size_t i = 0; i < items->length; i++)
+        if (items->list[i].peer >= n || items->list[i].peer == node)
+            return false;
+    return true;
+}
+
+static bool
+s_case_ok (const tp_case_t *what)
+{
+    bool parted =
+        what->kind == TP_ALLGATHER || what->kind == TP_REDUCE_SCATTER;
+    bool rooted = what->kind == TP_BROADCAST || what->kind == TP_REDUCE;
+    return tp_algorithm_ok ((int) what->kind, (int) what->algorithm) &&
+           tp_kind_info ((int) what->kind)->even == what->kind &&
+           what->node < what->n && (!parted || what->parts) &&
+           (!rooted || what->root < what->n) &&
+           s_items_ok (&what->sends, what->n, what->node) &&
+           s_items_ok (&what->recvs, what->n, what->node);
+}
+
 tutti_err_t
 tp_schedule_make (tp_schedule_t *self, const tp_case_t *what)
 {
     self->length = 0;
     self->work = self->temp = 0;
-    bool parted =
-        what->kind == TP_ALLGATHER || what->kind == TP_REDUCE_SCATTER;
-    if (!tp_algorithm_ok ((int) what->kind, (int) what->algorithm) ||
-        what->node >= what->n || (parted && !what->parts) ||
-        (what->kind == TP_BROADCAST && what->root >= what->n))
+    if (!s_case_ok (what))
         return TUTTI_EINVAL;
     uint64_t *off = s_offsets (what);
     if (!off)

@@ -34,19 +34,25 @@ typedef enum tp_algorithm {
     TP_RING,
     TP_DOUBLING,  //  recursive doubling; Bruck for all-gather; any n
     TP_HALVING,   //  halving reduce-scatter + doubling all-gather; any n
-    TP_TREE,      //  binomial tree (broadcast)
+    TP_TREE,      //  binomial tree (broadcast, reduce)
     TP_DIRECT,    //  every part straight to its owner; the reproducible mode
     TP_DISSEMINATION,
+    TP_PAIRWISE,  //  every piece straight to where it goes
     TP_ALGORITHMS
 } tp_algorithm_t;
 
+//  SEND     put COUNT elements of src at dst of the peer; returns at once. The
+//           n-th SEND to a peer meets its n-th RECV from us
+//  RECV     until the next put of this peer has landed
+//  REDUCE   dst = a (op) b, a = src, b = src2; dst may be src or src2
+//  COPY     dst = src; no overlap
+//  WAIT     until the sources of all SENDs so far may be overwritten
 typedef enum tp_step_op {
-    TP_SEND,    //  put COUNT elements of src at dst of the peer; returns at
-                //  once. The n-th SEND to a peer meets its n-th RECV from us
-    TP_RECV,    //  until the next put of this peer has landed
-    TP_REDUCE,  //  dst = a (op) b, a = src, b = src2; dst may be src or src2
-    TP_COPY,    //  dst = src; no overlap
-    TP_WAIT     //  until the sources of all SENDs so far may be overwritten
+    TP_STEP_SEND,
+    TP_STEP_RECV,
+    TP_STEP_REDUCE,
+    TP_STEP_COPY,
+    TP_STEP_WAIT
 } tp_step_op_t;
 
 typedef enum tp_buf { TP_WORK, TP_TEMP } tp_buf_t;
@@ -83,7 +89,27 @@ typedef struct tp_schedule {
 //                    return the own part is reduced, the rest undefined
 //    allgather       WORK has sum (parts) elements; on entry the own part is
 //                    filled, on return all are
-//  Parts of 0 are legal. n = 1 gives an empty schedule.
+//    reduce          parts NULL; the result is in WORK of root, in the others'
+//                    it is undefined
+//    gather, scatter, alltoall
+//                    what moves is listed: sends of this node, and for each
+//                    what the peer's list says of it in recvs, in the same
+//                    order. WORK has count elements, TEMP temp
+//  Parts of 0 are legal. n = 1 gives an empty schedule. Uneven kinds are as
+//  their even ones.
+typedef struct tp_item {
+    uint32_t peer;
+    uint32_t pad;
+    uint64_t count;  //  elements
+    uint64_t src;    //  in WORK (sends)
+    tp_ref_t dst;    //  at the peer (sends)
+} tp_item_t;
+
+typedef struct tp_items {
+    const tp_item_t *list;  //  the caller's, by peer
+    size_t length;
+} tp_items_t;
+
 typedef struct tp_case {
     uint32_t kind;       //  tp_kind_t
     uint32_t algorithm;  //  tp_algorithm_t
@@ -92,6 +118,8 @@ typedef struct tp_case {
     uint32_t root;
     uint64_t count;
     const uint64_t *parts;
+    tp_items_t sends, recvs;
+    uint64_t temp;
     //  Reproducible allreduce and reduce_scatter (TP_DIRECT only): the rank
     //  blocks of the nodes, see below. NULL: node i is leaf i of the tree.
     const struct tp_blocks *blocks;

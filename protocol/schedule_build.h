@@ -54,6 +54,12 @@ void
 tp_make_direct (tp_build_t *self);
 void
 tp_make_dissemination (tp_build_t *self);
+void
+tp_make_pairwise (tp_build_t *self);
+
+//  Parts that are reduced go from their owners to the root (reduce).
+void
+tp_parts_to_root (tp_build_t *self);
 
 //  Folding of n nodes to a power of two: of the first 2r nodes the even ones
 //  hand their vector to the next odd one and get the result back.

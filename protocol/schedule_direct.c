@@ -146,6 +146,8 @@ tp_make_direct (tp_build_t *self)
     }
     if (self->what->kind != TP_ALLGATHER)
         s_reduce (self);
-    if (self->what->kind != TP_REDUCE_SCATTER)
+    if (self->what->kind == TP_REDUCE)
+        tp_parts_to_root (self);
+    else if (self->what->kind != TP_REDUCE_SCATTER)
         s_spread (self);
 }

@@ -8,6 +8,9 @@
 //  after that part went all the way round, so the node's own SEND of it was
 //  received.
 //
+//  Reduce: the parts go to the root at once, over parts that the root has
+//  passed on before.
+//
 //  At each hop the operand of the lower of the two neighbours stands left.
 
 #include "protocol/schedule_build.h"
@@ -64,6 +67,8 @@ tp_make_ring (tp_build_t *self)
 {
     if (self->what->kind != TP_ALLGATHER)
         s_reduce_scatter (self);
-    if (self->what->kind != TP_REDUCE_SCATTER)
+    if (self->what->kind == TP_REDUCE)
+        tp_parts_to_root (self);
+    else if (self->what->kind != TP_REDUCE_SCATTER)
         s_allgather (self);
 }

@@ -1,25 +1,30 @@
-//  protocol/schedule_star.c - master-worker: node 0 (or the root) does it all
+//  protocol/schedule_star.c - master-worker: node 0, or the root, does it all
 //
 //  The baseline that others are compared with: the master's link carries
 //  2 (n - 1) S in an allreduce of S.
 
 #include "protocol/schedule_build.h"
 
-//  Node 0 has everybody's vector in TEMP and adds them in order.
+//  The master has everybody's vector in TEMP and adds them in order, the
+//  operand of the lower node left.
 static void
-s_collect (tp_build_t *self)
+s_collect (tp_build_t *self, uint32_t master)
 {
     uint32_t n = self->what->n, node = self->what->node;
     uint64_t all = self->off[n];
-    if (node > 0) {
-        tp_send (self, 0, all, tp_temp ((node - 1) * all), tp_work (0));
+    if (node != master) {
+        uint32_t place = node < master ? node : node - 1;
+        tp_send (self, master, all, tp_temp (place * all), tp_work (0));
         return;
     }
     self->schedule->temp = (n - 1) * all;
-    for (uint32_t i = 1; i < n; i++) {
+    for (uint32_t i = 0, place = 0; i < n; i++) {
+        if (i == master)
+            continue;
+        tp_ref_t mine = tp_work (0), theirs = tp_temp (place++ * all);
         tp_recv (self, i, all);
-        tp_reduce (self, all, tp_work (0), tp_work (0),
-                   tp_temp ((i - 1) * all));
+        tp_reduce (self, all, mine, i < master ? theirs : mine,
+                   i < master ? mine : theirs);
     }
 }
 
@@ -28,7 +33,7 @@ s_allreduce (tp_build_t *self)
 {
     uint32_t n = self->what->n;
     uint64_t all = self->off[n];
-    s_collect (self);
+    s_collect (self, 0);
     if (self->what->node > 0)
         tp_recv (self, 0, all);
     else
@@ -40,7 +45,7 @@ static void
 s_reduce_scatter (tp_build_t *self)
 {
     uint32_t node = self->what->node;
-    s_collect (self);
+    s_collect (self, 0);
     if (node > 0)
         tp_recv (self, 0, tp_part_len (self, node));
     else
@@ -96,6 +101,9 @@ tp_make_star (tp_build_t *self)
         break;
     case TP_ALLGATHER:
         s_allgather (self);
+        break;
+    case TP_REDUCE:
+        s_collect (self, self->what->root);
         break;
     default:
         s_broadcast (self);

@@ -8,11 +8,44 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *const s_kinds[TP_KINDS] = {
-    [TP_BARRIER] = "barrier",     [TP_ALLREDUCE] = "allreduce",
-    [TP_ALLGATHER] = "allgather", [TP_REDUCE_SCATTER] = "reduce_scatter",
-    [TP_BROADCAST] = "broadcast",
+#define NONE TP_FORM_NONE
+#define ONE TP_FORM_ONE
+#define EACH TP_FORM_EACH
+#define ALL TP_WHO_ALL
+#define ROOT TP_WHO_ROOT
+#define OTHERS TP_WHO_OTHERS
+
+static const tp_kind_info_t s_kinds[TP_KINDS] = {
+    //  name, input, whose, output, whose, reduces, rooted, uneven, even kind
+    [TP_BARRIER] = { "barrier", NONE, ALL, NONE, ALL, 0, 0, 0, TP_BARRIER },
+    [TP_ALLREDUCE] = { "allreduce", ONE, ALL, ONE, ALL, 1, 0, 0,
+                       TP_ALLREDUCE },
+    [TP_ALLGATHER] = { "allgather", ONE, ALL, EACH, ALL, 0, 0, 0,
+                       TP_ALLGATHER },
+    [TP_REDUCE_SCATTER] = { "reduce_scatter", EACH, ALL, ONE, ALL, 1, 0, 0,
+                            TP_REDUCE_SCATTER },
+    [TP_BROADCAST] = { "broadcast", ONE, ROOT, ONE, OTHERS, 0, 1, 0,
+                       TP_BROADCAST },
+    [TP_REDUCE] = { "reduce", ONE, ALL, ONE, ROOT, 1, 1, 0, TP_REDUCE },
+    [TP_GATHER] = { "gather", ONE, ALL, EACH, ROOT, 0, 1, 0, TP_GATHER },
+    [TP_SCATTER] = { "scatter", EACH, ROOT, ONE, ALL, 0, 1, 0, TP_SCATTER },
+    [TP_ALLTOALL] = { "alltoall", EACH, ALL, EACH, ALL, 0, 0, 0, TP_ALLTOALL },
+    [TP_ALLGATHERV] = { "allgatherv", ONE, ALL, EACH, ALL, 0, 0, 1,
+                        TP_ALLGATHER },
+    [TP_REDUCE_SCATTERV] = { "reduce_scatterv", EACH, ALL, ONE, ALL, 1, 0, 1,
+                             TP_REDUCE_SCATTER },
+    [TP_GATHERV] = { "gatherv", ONE, ALL, EACH, ROOT, 0, 1, 1, TP_GATHER },
+    [TP_SCATTERV] = { "scatterv", EACH, ROOT, ONE, ALL, 0, 1, 1, TP_SCATTER },
+    [TP_ALLTOALLV] = { "alltoallv", EACH, ALL, EACH, ALL, 0, 0, 1,
+                       TP_ALLTOALL },
 };
+
+#undef NONE
+#undef ONE
+#undef EACH
+#undef ALL
+#undef ROOT
+#undef OTHERS
 
 static const struct {
     const char *name;
@@ -49,7 +82,35 @@ tp_dtype_size (int dtype)
 const char *
 tp_kind_name (int kind)
 {
-    return kind >= 0 && kind < TP_KINDS ? s_kinds[kind] : "?";
+    return kind >= 0 && kind < TP_KINDS ? s_kinds[kind].name : "?";
+}
+
+const tp_kind_info_t *
+tp_kind_info (int kind)
+{
+    return &s_kinds[kind];
+}
+
+static tp_form_t
+s_form (const tp_sig_t *sig, tp_form_t form, tp_who_t who, uint32_t rank)
+{
+    bool root = sig->root == (int32_t) rank;
+    bool has = who == TP_WHO_ALL || (who == TP_WHO_ROOT ? root : !root);
+    return has ? form : TP_FORM_NONE;
+}
+
+tp_form_t
+tp_form_in (const tp_sig_t *sig, uint32_t rank)
+{
+    const tp_kind_info_t *info = &s_kinds[sig->kind];
+    return s_form (sig, info->in, info->in_who, rank);
+}
+
+tp_form_t
+tp_form_out (const tp_sig_t *sig, uint32_t rank)
+{
+    const tp_kind_info_t *info = &s_kinds[sig->kind];
+    return s_form (sig, info->out, info->out_who, rank);
 }
 
 const char *
@@ -93,10 +154,23 @@ tp_op_value (const char *name)
     return s_value (name, TUTTI_OPS, tp_op_name);
 }
 
+bool
+tp_overwrites (const tp_sig_t *sig)
+{
+    return sig->kind == TP_ALLREDUCE || sig->kind == TP_ALLTOALL;
+}
+
+//  All ranks know all counts: the signature tells them apart.
+static bool
+s_counts_hashed (int kind)
+{
+    return kind == TP_ALLGATHERV || kind == TP_REDUCE_SCATTERV;
+}
+
 static bool
 s_reduces (int kind)
 {
-    return kind == TP_ALLREDUCE || kind == TP_REDUCE_SCATTER;
+    return kind >= 0 && kind < TP_KINDS && s_kinds[kind].reduces;
 }
 
 static bool
@@ -117,7 +191,12 @@ tp_sig_ok (const tp_sig_t *sig, uint32_t size)
         (sig->flags & ~(TP_SIG_WIDE | TP_SIG_REPRODUCIBLE)) != 0 ||
         sig->algorithm > TP_ALGORITHMS)
         return false;
-    if (sig->kind == TP_BROADCAST)
+    const tp_kind_info_t *info = &s_kinds[sig->kind];
+    if (s_counts_hashed (sig->kind))
+        return sig->root >= 0;
+    if (info->uneven && sig->count != 0)
+        return false;
+    if (info->rooted)
         return sig->root >= 0 && (uint32_t) sig->root < size;
     return sig->root == -1;
 }
@@ -141,11 +220,16 @@ tp_sig_text (const tp_sig_t *sig, char *text, size_t len)
     text[0] = 0;
     s_append (text, len, "%s", tp_kind_name (sig->kind));
     if (sig->kind != TP_BARRIER)
-        s_append (text, len, " %s x%llu", tp_dtype_name (sig->dtype),
-                  (unsigned long long) sig->count);
+        s_append (text, len, " %s", tp_dtype_name (sig->dtype));
+    bool told = sig->kind >= TP_KINDS || !s_kinds[sig->kind].uneven ||
+                s_counts_hashed (sig->kind);
+    if (sig->kind != TP_BARRIER && told)
+        s_append (text, len, " x%llu", (unsigned long long) sig->count);
     if (s_reduces (sig->kind))
         s_append (text, len, " %s", tp_op_name (sig->op));
-    if (sig->root != -1)
+    if (s_counts_hashed (sig->kind))
+        s_append (text, len, " counts #%08x", (unsigned) sig->root);
+    else if (sig->root != -1)
         s_append (text, len, " root %d", (int) sig->root);
     if (sig->flags & TP_SIG_WIDE)
         s_append (text, len, " wide");

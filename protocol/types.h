@@ -30,8 +30,38 @@ typedef enum tp_kind {
     TP_ALLGATHER,
     TP_REDUCE_SCATTER,
     TP_BROADCAST,
+    TP_REDUCE,
+    TP_GATHER,
+    TP_SCATTER,
+    TP_ALLTOALL,
+    TP_ALLGATHERV,
+    TP_REDUCE_SCATTERV,
+    TP_GATHERV,
+    TP_SCATTERV,
+    TP_ALLTOALLV,
     TP_KINDS
 } tp_kind_t;
+
+//  What a rank brings to a collective or takes from it: nothing, one piece,
+//  or a piece for (of) each rank.
+typedef enum tp_form { TP_FORM_NONE, TP_FORM_ONE, TP_FORM_EACH } tp_form_t;
+typedef enum tp_who { TP_WHO_ALL, TP_WHO_ROOT, TP_WHO_OTHERS } tp_who_t;
+
+typedef struct tp_kind_info {
+    const char *name;
+    tp_form_t in;
+    tp_who_t in_who;  //  has an input
+    tp_form_t out;
+    tp_who_t out_who;
+    bool reduces;    //  else pieces are only moved
+    bool rooted;     //  the signature names a root
+    bool uneven;     //  pieces have counts of their own
+    tp_kind_t even;  //  the same with equal counts
+} tp_kind_info_t;
+
+//  KIND < TP_KINDS.
+const tp_kind_info_t *
+tp_kind_info (int kind);
 
 //  Flags of a signature.
 #define TP_SIG_WIDE 1u          //  partial sums travel as 32 bit
@@ -45,8 +75,10 @@ typedef struct tp_sig {
     uint8_t dtype;   //  tutti_dtype_t
     uint8_t op;      //  tutti_op_t; 0 where nothing is reduced
     uint8_t flags;   //  TP_SIG_*
-    int32_t root;    //  -1 where there is none
-    uint64_t count;  //  elements, in the unit of the call's count argument
+    int32_t root;    //  -1 where there is none; allgatherv, reduce_scatterv:
+                     //  a hash of the counts, which all ranks know
+    uint64_t count;  //  elements, in the unit of the call's count argument;
+                     //  of those two all together, of other uneven kinds 0
     uint32_t
         algorithm;  //  tp_algorithm_t + 1 when the caller forced it, else 0
     uint32_t name;  //  hash of the op's name, 0: none
@@ -79,6 +111,17 @@ tp_op_value (const char *name);
 //  Root is checked against SIZE ranks.
 bool
 tp_sig_ok (const tp_sig_t *sig, uint32_t size);
+
+//  What RANK brings and takes.
+tp_form_t
+tp_form_in (const tp_sig_t *sig, uint32_t rank);
+tp_form_t
+tp_form_out (const tp_sig_t *sig, uint32_t rank);
+
+//  Whether an output in the place of the input overwrites what other ranks
+//  still read.
+bool
+tp_overwrites (const tp_sig_t *sig);
 
 //  "allreduce float32 x1024 sum", at most LEN bytes with the zero.
 void

@@ -10,8 +10,8 @@ mkdir -p $out/gen
 protoc-c --c_out=$out/gen -I. protocol/tutti.proto || exit 1
 flags="-std=c11 -D_GNU_SOURCE -g -O1 -fsanitize=fuzzer,address,undefined
 -fno-sanitize-recover=all -I. -Iprotocol -I$out/gen"
-sources="protocol/frame.c protocol/msg.c protocol/types.c protocol/board.c
-agent/attach.c agent/log.c $out/gen/protocol/tutti.pb-c.c"
+sources="protocol/frame.c protocol/msg.c protocol/types.c protocol/geo.c
+protocol/board.c agent/attach.c agent/log.c $out/gen/protocol/tutti.pb-c.c"
 passed=0 failed=0
 for target; do
     name=fuzz_$target

@@ -61,7 +61,8 @@ static struct {
     delivery_t delivery;
     arith_t mode;
     uint64_t random;
-    edge_t *edge;  //  recorded if not NULL
+    void (*each) (tp_case_t *what);  //  what differs from node to node
+    edge_t *edge;                    //  recorded if not NULL
     size_t edges;
     char name[160];
 } s_w;
@@ -186,7 +187,7 @@ s_local (uint32_t me, const tp_step_t *step)
 {
     uint64_t *dst = s_at (me, step->dst, step->count);
     const uint64_t *a = s_at (me, step->src, step->count);
-    if (step->op == TP_REDUCE) {
+    if (step->op == TP_STEP_REDUCE) {
         const uint64_t *b = s_at (me, step->src2, step->count);
         for (uint64_t i = 0; i < step->count; i++)
             dst[i] = s_op (a[i], b[i]);
@@ -199,13 +200,13 @@ static bool
 s_step (uint32_t me)
 {
     const tp_step_t *step = &s_w.node[me].schedule.steps[s_w.node[me].pc];
-    if (s_w.edge && step->op != TP_RECV)
+    if (s_w.edge && step->op != TP_STEP_RECV)
         s_tick (me, NULL);
-    if (step->op == TP_RECV)
+    if (step->op == TP_STEP_RECV)
         return s_recv (me, step);
-    if (step->op == TP_SEND)
+    if (step->op == TP_STEP_SEND)
         s_send (me, step);
-    else if (step->op == TP_WAIT)
+    else if (step->op == TP_STEP_WAIT)
         s_land_all (me);
     else
         s_local (me, step);
@@ -255,6 +256,8 @@ s_open (const tp_case_t *common, delivery_t delivery, arith_t mode)
         tp_case_t what = *common;
         node_t *node = &s_w.node[i];
         what.node = i;
+        if (s_w.each)
+            s_w.each (&what);
         if (tp_schedule_make (&node->schedule, &what) != TUTTI_OK)
             fail_msg ("no schedule: %s", s_w.name);
         node->pc = 0;
@@ -326,17 +329,17 @@ s_local_ok (const edge_t *e)
     uint64_t count = e->step->count;
     for (uint32_t q = 0; q < e->to_pc; q++) {
         const tp_step_t *s = &to->steps[q];
-        if ((s->op == TP_REDUCE || s->op == TP_COPY) &&
+        if ((s->op == TP_STEP_REDUCE || s->op == TP_STEP_COPY) &&
             (s_meet (s->dst, s->count, e->step->dst, count) ||
              s_meet (s->src, s->count, e->step->dst, count) ||
-             (s->op == TP_REDUCE &&
+             (s->op == TP_STEP_REDUCE &&
               s_meet (s->src2, s->count, e->step->dst, count))) &&
             !s_before (e->to, q, e->from, e->from_pc))
             return false;
     }
     for (uint32_t q = e->from_pc + 1; q < from->length; q++) {
         const tp_step_t *s = &from->steps[q];
-        if ((s->op == TP_REDUCE || s->op == TP_COPY) &&
+        if ((s->op == TP_STEP_REDUCE || s->op == TP_STEP_COPY) &&
             s_meet (s->dst, s->count, e->step->src, count) &&
             !s_read_before (e, e->from, q))
             return false;
@@ -365,7 +368,7 @@ s_find_waits (void)
         edge_t *e = &s_w.edge[i];
         const tp_schedule_t *s = &s_w.node[e->from].schedule;
         e->wait = e->from_pc;
-        while (e->wait < s->length && s->steps[e->wait].op != TP_WAIT)
+        while (e->wait < s->length && s->steps[e->wait].op != TP_STEP_WAIT)
             e->wait++;
         if (e->wait == s->length)
             e->wait = UINT32_MAX;

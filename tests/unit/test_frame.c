@@ -105,15 +105,15 @@ test_frame_refused (void **unused)
     s_frame_refused (2, 255, TUTTI_EPROTO);
     s_frame_refused (3, 4, TUTTI_EPROTO);  //  flags
     s_frame_refused (3, 0x80, TUTTI_EPROTO);
-    s_frame_refused (6, 2, TUTTI_EPROTO);      //  buf
-    s_frame_refused (7, 1, TUTTI_EPROTO);      //  zero
-    s_frame_refused (11, 4, TUTTI_EPROTO);     //  len: 64 MiB and more
-    s_frame_refused (56, 5, TUTTI_EPROTO);     //  kind
-    s_frame_refused (57, 12, TUTTI_EPROTO);    //  dtype
-    s_frame_refused (58, 9, TUTTI_EPROTO);     //  op
-    s_frame_refused (59, 4, TUTTI_EPROTO);     //  flags of the signature
-    s_frame_refused (63, 0x80, TUTTI_EPROTO);  //  root below 0
-    s_frame_refused (75, 1, TUTTI_EPROTO);     //  algorithm
+    s_frame_refused (6, 2, TUTTI_EPROTO);          //  buf
+    s_frame_refused (7, 1, TUTTI_EPROTO);          //  zero
+    s_frame_refused (11, 4, TUTTI_EPROTO);         //  len: 64 MiB and more
+    s_frame_refused (56, TP_KINDS, TUTTI_EPROTO);  //  kind
+    s_frame_refused (57, 12, TUTTI_EPROTO);        //  dtype
+    s_frame_refused (58, 9, TUTTI_EPROTO);         //  op
+    s_frame_refused (59, 4, TUTTI_EPROTO);         //  flags of the signature
+    s_frame_refused (63, 0x80, TUTTI_EPROTO);      //  root below 0
+    s_frame_refused (75, 1, TUTTI_EPROTO);         //  algorithm
     s_frame_refused (2, TP_FRAME_GRANT, TUTTI_EPROTO);   //  eager, payload
     s_frame_refused (2, TP_FRAME_NOTICE, TUTTI_EPROTO);  //  eager
 }

@@ -167,7 +167,7 @@ test_sizes (void **state)
         uint64_t moved = 0;
         assert_int_equal (tp_schedule_make (&s, &what), TUTTI_OK);
         for (size_t k = 0; k < s.length; k++)
-            if (s.steps[k].op == TP_SEND || s.steps[k].op == TP_RECV)
+            if (s.steps[k].op == TP_STEP_SEND || s.steps[k].op == TP_STEP_RECV)
                 moved += s.steps[k].count;
         assert_int_equal (moved, 2 * (n - 1) * what.count);
         what.algorithm = TP_RING;
