@@ -57,6 +57,20 @@ s_new (ta_member_t *member, uint64_t seq)
     return op;
 }
 
+//  Bytes of the largest put of an even op, no less: sums of a wider type, or
+//  a block of pieces between two nodes, may be larger than any rank's buffer.
+static uint64_t
+s_largest_put (const ta_op_t *op)
+{
+    const ta_member_t *m = op->member;
+    uint64_t most = 0, pieces = op->geo.pieces;
+    for (uint32_t i = 0; i < m->nodes; i++)
+        most = m->ranks_on[i] > most ? m->ranks_on[i] : most;
+    if (op->kind == TP_ALLTOALL && most * most > pieces)
+        pieces = most * most;
+    return op->geo.count * pieces * op->element;
+}
+
 //  What follows from the signature alone; the same on every node.
 static void
 s_decide (ta_channel_t *self, ta_op_t *op)
@@ -71,13 +85,13 @@ s_decide (ta_channel_t *self, ta_op_t *op)
                  ? TUTTI_SUM
                  : (tutti_op_t) sig->op;
     op->element = tp_dtype_size ((int) op->dtype);
-    op->eager = op->geo.small;
     op->root_node = info->rooted ? m->node_of[sig->root] : 0;
     uint32_t flags = info->reduces ? sig->flags : 0;
     //  Of uneven kinds only some have a size that all nodes know.
     uint64_t bytes =
         (info->uneven ? sig->count : op->geo.count * op->geo.pieces) *
         op->element;
+    op->eager = op->geo.small && s_largest_put (op) <= TP_EAGER_BYTES;
     op->algorithm = (uint32_t) tp_plan_choose (&self->plan, sig->kind,
                                                (int) sig->algorithm - 1, flags,
                                                m->nodes, bytes);

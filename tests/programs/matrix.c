@@ -20,7 +20,7 @@
 #define MAX_RANKS 64
 
 static const size_t s_counts[] = {
-    0, 1, 7, 15, 16, 17, 1023, (1u << 20) - 1, 1u << 20, (1u << 20) + 1
+    0, 1, 7, 15, 16, 17, 500, 1023, (1u << 20) - 1, 1u << 20, (1u << 20) + 1
 };
 #define COUNTS (sizeof s_counts / sizeof *s_counts)
 
@@ -348,7 +348,7 @@ s_random_case (test_t *t)
                        .gaps = s_next () % 2,
                        .shift = s_next () % 2 ? (int) (s_next () % 8) : 0 };
         //  Large ones now and then.
-        t->count = s_counts[s_next () % (s_next () % 8 ? 7 : COUNTS)];
+        t->count = s_counts[s_next () % (s_next () % 8 ? 8 : COUNTS)];
         t->seed = s_next ();
         if (!s_kinds[t->kind].reduces)
             t->op = TUTTI_SUM;
