@@ -305,7 +305,9 @@ s_blocking (tutti_comm_t *handle, tl_call_t *call)
     if (!comm)
         return err;
     tl_request_t *request;
-    err = s_prepare (comm, call, NULL);
+    err = tl_comm_may_wait (comm, tp_kind_name (call->sig.kind));
+    if (!err)
+        err = s_prepare (comm, call, NULL);
     if (!err)
         err = tl_request_submit (comm, call, &request);
     free (call->words);
@@ -460,6 +462,40 @@ COLL (alltoallv,
       const void *send, const size_t *send_counts, const size_t *send_displs,
       void *recv, const size_t *recv_counts, const size_t *recv_displs,
       tutti_dtype_t dtype)
+
+//  Between begin and end ops are deposited, but nobody is woken for each.
+tutti_err_t
+tutti_batch_begin (tutti_comm_t *handle)
+{
+    tutti_err_t err;
+    tl_comm_t *comm = tl_comm_lock (handle, &err);
+    if (!comm)
+        return err;
+    err = tl_comm_may_wait (comm, "tutti_batch_begin");
+    comm->batch = true;
+    tl_comm_unlock (comm);
+    return err;
+}
+
+tutti_err_t
+tutti_batch_end (tutti_comm_t *handle)
+{
+    tutti_err_t err;
+    tl_comm_t *comm = tl_comm_lock (handle, &err);
+    if (!comm)
+        return err;
+    if (!comm->batch)
+        err = tl_error (TUTTI_ESTATE, "tutti_batch_end without "
+                                      "tutti_batch_begin");
+    comm->batch = false;
+    if (!err) {
+        tl_comm_wake (comm);
+        tp_bell_ring (comm->session->wake, comm->session->bell);
+        tl_comm_progress (comm->session, false);
+    }
+    tl_comm_unlock (comm);
+    return err;
+}
 
 #define BARRIER s_call (TP_BARRIER, NULL, NULL, 0, TUTTI_UINT8, 0, -1)
 

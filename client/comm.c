@@ -156,6 +156,17 @@ tl_comm_leave (tl_comm_t *self, uint64_t seq)
                   self->left);
 }
 
+tutti_err_t
+tl_comm_may_wait (const tl_comm_t *self, const char *name)
+{
+    if (!self->batch)
+        return TUTTI_OK;
+    return tl_error (TUTTI_ESTATE,
+                     "%s would wait between tutti_batch_begin and "
+                     "tutti_batch_end",
+                     name);
+}
+
 void
 tl_comm_wake (tl_comm_t *self)
 {

@@ -23,6 +23,7 @@ struct tl_comm {
     tl_request_t *finished;  //  with callbacks to run
     tl_request_t *spare;     //  kept for the next op
     bool told;               //  that it has failed
+    bool batch;              //  between batch_begin and batch_end
     uint64_t ops, bytes, wait_ns, move_ns;
 };
 
@@ -54,6 +55,10 @@ tl_comm_tell_abort (tl_comm_t *self, int code, const char *text);
 //  Op SEQ is left: its slot may be used again when all say so.
 void
 tl_comm_leave (tl_comm_t *self, uint64_t seq);
+
+//  TUTTI_ESTATE, text set: NAME would wait, but a batch is open.
+tutti_err_t
+tl_comm_may_wait (const tl_comm_t *self, const char *name);
 
 //  Wake the other local ranks that sleep.
 void

@@ -372,6 +372,27 @@ tutti_mem_free (tutti_comm_t *handle, void *ptr)
     return err;
 }
 
+//  Ordinary memory is copied through the staging area wherever it lies, so
+//  there is nothing that knowing it ahead could save.
+tutti_err_t
+tutti_mem_register (tutti_comm_t *handle, void *ptr, size_t bytes)
+{
+    (void) ptr;
+    (void) bytes;
+    int rank = tutti_comm_rank (handle);
+    if (rank < 0)
+        return (tutti_err_t) rank;
+    return tl_error (TUTTI_ENOTSUP,
+                     "memory of the program is staged here, not shared; use "
+                     "tutti_mem_alloc for memory that is not copied");
+}
+
+tutti_err_t
+tutti_mem_deregister (tutti_comm_t *handle, void *ptr)
+{
+    return tutti_mem_register (handle, ptr, 0);
+}
+
 tutti_err_t
 tutti_mem_info (tutti_comm_t *handle, const void *ptr, tutti_mem_info_t *info)
 {

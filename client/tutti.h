@@ -181,6 +181,11 @@ tutti_err_t tutti_comm_stats (tutti_comm_t *comm, tutti_stats_t *stats);
 tutti_err_t tutti_mem_alloc (tutti_comm_t *comm, size_t bytes, tutti_space_t space, void **ptr_p);
 tutti_err_t tutti_mem_free (tutti_comm_t *comm, void *ptr);
 
+//  Announce memory of the program. TUTTI_ENOTSUP where it can only be staged:
+//  always, in this version.
+tutti_err_t tutti_mem_register (tutti_comm_t *comm, void *ptr, size_t bytes);
+tutti_err_t tutti_mem_deregister (tutti_comm_t *comm, void *ptr);
+
 //  How ops would use the memory at PTR. INFO begins as TUTTI_MEM_INFO_INIT.
 typedef struct tutti_mem_info { size_t struct_size, bytes, page_bytes; tutti_space_t space; const char *path; } tutti_mem_info_t;
 #define TUTTI_MEM_INFO_INIT { .struct_size = sizeof (tutti_mem_info_t) }
@@ -269,6 +274,11 @@ tutti_err_t tutti_wait_all (tutti_request_t **requests, size_t n, int timeout_ms
 //  *index_p = n.
 tutti_err_t tutti_wait_any (tutti_request_t **requests, size_t n, int timeout_ms, size_t *index_p);
 
+//  Wait at most TIMEOUT_MS (< 0: not at all); if the op has not finished then,
+//  end it: since others may have finished it, the comm dies, on all ranks,
+//  with TUTTI_EABORTED. Returns the op's result; *request_p = NULL.
+tutti_err_t tutti_request_cancel (tutti_request_t **request_p, int timeout_ms);
+
 //  About an op in flight. INFO begins as TUTTI_REQUEST_INFO_INIT.
 tutti_err_t tutti_request_info (tutti_request_t *request, tutti_request_info_t *info);
 
@@ -276,6 +286,11 @@ tutti_err_t tutti_request_info (tutti_request_t *request, tutti_request_info_t *
 //  (0: never). *events_p, if not NULL: callbacks that ran. From any thread,
 //  also while another one submits.
 tutti_err_t tutti_progress (tutti_comm_t *comm, int timeout_ms, int *events_p);
+
+//  The asynchronous calls between belong together: other ranks and the agent
+//  are told of all at once. Calls that wait: TUTTI_ESTATE.
+tutti_err_t tutti_batch_begin (tutti_comm_t *comm);
+tutti_err_t tutti_batch_end (tutti_comm_t *comm);
 
 //  A descriptor for poll, epoll, libuv, asyncio: readable when tutti_progress
 //  may have something to do. It stays the library's.

@@ -7,6 +7,7 @@
 #include "protocol/schedule.h"
 
 #include <poll.h>
+#include <stdio.h>
 #include <unistd.h>
 
 //  The request behind a handle, its session's lock taken; or NULL.
@@ -51,8 +52,41 @@ tutti_wait (tutti_request_t **request_p, int timeout_ms)
     if (!self)
         return err;
     tl_comm_t *comm = self->comm;
-    err = tl_request_wait (self, timeout_ms);
+    err = tl_comm_may_wait (comm, "tutti_wait");
     if (!err)
+        err = tl_request_wait (self, timeout_ms);
+    if (!err)
+        err = s_conclude (self, request_p);
+    tl_comm_unlock (comm);
+    return err;
+}
+
+//  Some ranks may have finished the op already, so it cannot be taken back on
+//  all: the comm ends.
+tutti_err_t
+tutti_request_cancel (tutti_request_t **request_p, int timeout_ms)
+{
+    if (!request_p)
+        return tl_error (TUTTI_EINVAL,
+                         "tutti_request_cancel: request_p is NULL");
+    if (!*request_p)
+        return TUTTI_OK;
+    tutti_err_t err;
+    tl_request_t *self = s_lock (*request_p, &err);
+    if (!self)
+        return err;
+    tl_comm_t *comm = self->comm;
+    char what[96], text[TP_TEXT_MAX];
+    if (tl_request_wait (self, timeout_ms < 0 ? 0 : timeout_ms)) {
+        tp_sig_text (&self->sig, what, sizeof what);
+        snprintf (text, sizeof text, "rank %u cancelled %s #%llu", comm->rank,
+                  what, (unsigned long long) self->seq);
+        tp_board_fail (comm->board, TUTTI_EABORTED, text);
+        tl_comm_tell_abort (comm, TUTTI_EABORTED, text);
+        tl_comm_wake (comm);
+        tl_comm_progress (comm->session, false);
+    }
+    if (self->state == TL_DONE)
         err = s_conclude (self, request_p);
     tl_comm_unlock (comm);
     return err;

@@ -79,7 +79,7 @@ s_memory (const bench_t *self, size_t bytes)
 static const char *
 s_objection (const bench_options_t *o, int ranks)
 {
-    if (o->kind == TP_BROADCAST && o->root >= ranks)
+    if (tp_kind_info ((int) o->kind)->rooted && o->root >= ranks)
         return "--root is no rank of this job";
     if (o->check && !bench_data_ok (o, ranks))
         return "the average of so many ranks is not exact in this type; "
@@ -101,8 +101,9 @@ s_prepare (bench_t *self)
     bench_row_t largest;
     bench_sizes (self, o->max, &largest);
     size_t bytes = largest.bytes > 0 ? largest.bytes : 1;
-    self->send = s_memory (self, bytes);
+    //  In place alone, one buffer does: the largest sizes want it.
     self->recv = s_memory (self, bytes);
+    self->send = o->in_place == 1 ? self->recv : s_memory (self, bytes);
     self->times = calloc (BENCH_ITERATIONS_MAX, sizeof *self->times);
     if (self->send && self->recv && self->times)
         return true;
@@ -150,7 +151,8 @@ s_bench (const bench_options_t *options)
     }
     free (self.times);
     if (options->private_memory) {
-        free (self.send);
+        if (self.send != self.recv)
+            free (self.send);
         free (self.recv);
     }
     bench_check (&self, tutti_finalize (&self.comm));

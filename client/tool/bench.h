@@ -88,6 +88,10 @@ bench_data_ok (const bench_options_t *options, int size);
 void
 bench_data_fill (const bench_t *self, void *send, size_t count, int parity);
 
+//  Whether this rank brings an input.
+bool
+bench_has_input (const bench_t *self);
+
 //  Elements of the output that are not what they should be.
 int64_t
 bench_data_wrong (const bench_t *self, const void *recv, size_t count,

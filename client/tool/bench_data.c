@@ -48,7 +48,7 @@ s_limit (tutti_dtype_t dtype)
 static bool
 s_reduces (const bench_options_t *options)
 {
-    return options->kind == TP_ALLREDUCE || options->kind == TP_REDUCE_SCATTER;
+    return tp_kind_info ((int) options->kind)->reduces;
 }
 
 bool
@@ -229,14 +229,16 @@ size_t
 bench_in_count (const bench_t *self, size_t count)
 {
     size_t n = (size_t) self->size;
-    return self->options->kind == TP_REDUCE_SCATTER ? count * n : count;
+    bool each = tp_kind_info ((int) self->options->kind)->in == TP_FORM_EACH;
+    return each ? count * n : count;
 }
 
 size_t
 bench_out_count (const bench_t *self, size_t count)
 {
     size_t n = (size_t) self->size;
-    return self->options->kind == TP_ALLGATHER ? count * n : count;
+    bool each = tp_kind_info ((int) self->options->kind)->out == TP_FORM_EACH;
+    return each ? count * n : count;
 }
 
 void
@@ -251,15 +253,38 @@ bench_data_fill (const bench_t *self, void *send, size_t count, int parity)
                 s_run (n, at) * pattern.size);
 }
 
+static tp_sig_t
+s_sig (const bench_t *self)
+{
+    return (tp_sig_t){ .kind = (uint8_t) self->options->kind,
+                       .root = self->options->root };
+}
+
+bool
+bench_has_input (const bench_t *self)
+{
+    tp_sig_t sig = s_sig (self);
+    return tp_form_in (&sig, (uint32_t) self->rank) != TP_FORM_NONE;
+}
+
+//  Where an input has a piece for each rank, this rank gets the one of its
+//  number.
 int64_t
 bench_data_wrong (const bench_t *self, const void *recv, size_t count,
                   int parity)
 {
+    const tp_kind_info_t *info = tp_kind_info ((int) self->options->kind);
     pattern_t pattern;
+    tp_sig_t sig = s_sig (self);
     size_t first = parity ? SHIFT : 0;
     int64_t wrong = 0;
-    switch (self->options->kind) {
-    case TP_ALLGATHER:
+    tp_form_t out = tp_form_out (&sig, (uint32_t) self->rank);
+    if (info->in == TP_FORM_EACH)
+        first += (size_t) self->rank * count;
+    //  A broadcast is checked at its root, too.
+    if (out == TP_FORM_NONE && self->options->kind != TP_BROADCAST)
+        return 0;
+    if (out == TP_FORM_EACH) {
         for (int r = 0; r < self->size; r++) {
             s_pattern (self, r, &pattern);
             wrong += s_wrong ((const uint8_t *) recv +
@@ -267,17 +292,7 @@ bench_data_wrong (const bench_t *self, const void *recv, size_t count,
                               count, first, &pattern);
         }
         return wrong;
-    case TP_BROADCAST:
-        s_pattern (self, self->options->root, &pattern);
-        return s_wrong (recv, count, first, &pattern);
-    case TP_REDUCE_SCATTER:
-        first += (size_t) self->rank * count;
-        s_pattern (self, -1, &pattern);
-        return s_wrong (recv, count, first, &pattern);
-    case TP_ALLREDUCE:
-        s_pattern (self, -1, &pattern);
-        return s_wrong (recv, count, first, &pattern);
-    default:
-        return 0;
     }
+    s_pattern (self, info->reduces ? -1 : self->options->root, &pattern);
+    return s_wrong (recv, count, first, &pattern);
 }

@@ -61,21 +61,28 @@ typedef struct call {
     size_t count;
 } call_t;
 
-//  Where input and output lie. In place, an allgather's input is its part of
-//  the output and a reduce-scatter's output its part of the input.
+//  Where input and output lie. In place, an allgather's or gather's input is
+//  its part of the output, a reduce-scatter's or scatter's output its part of
+//  the input; off the root they are apart as ever.
 static call_t
 s_place (const bench_t *self, size_t count, bool in_place)
 {
-    size_t part = (size_t) self->rank * count *
-                  tp_dtype_size ((int) self->options->dtype);
+    const bench_options_t *o = self->options;
+    const tp_kind_info_t *info = tp_kind_info ((int) o->kind);
+    tp_sig_t sig = { .kind = (uint8_t) o->kind, .root = o->root };
+    size_t part = (size_t) self->rank * count * tp_dtype_size ((int) o->dtype);
     call_t call = { self->send, self->recv, count };
-    if (self->options->kind == TP_BROADCAST)
+    tp_form_t in = tp_form_in (&sig, (uint32_t) self->rank);
+    tp_form_t out = tp_form_out (&sig, (uint32_t) self->rank);
+    if (o->kind == TP_BROADCAST)
         call.send = self->recv;
-    else if (in_place && self->options->kind == TP_ALLGATHER)
+    else if (!in_place || in == TP_FORM_NONE || out == TP_FORM_NONE)
+        return call;
+    else if (info->in == TP_FORM_ONE && info->out == TP_FORM_EACH)
         call.send = self->recv + part;
-    else if (in_place && self->options->kind == TP_REDUCE_SCATTER)
+    else if (info->in == TP_FORM_EACH && info->out == TP_FORM_ONE)
         call.recv = self->send + part;
-    else if (in_place)
+    else
         call.send = self->recv;
     return call;
 }
@@ -103,6 +110,22 @@ s_call_async (const bench_t *self, const call_t *c)
         err = tutti_broadcast_async (c->recv, c->count, o->dtype, o->root,
                                      self->comm, NULL, &request);
         break;
+    case TP_REDUCE:
+        err = tutti_reduce_async (c->send, c->recv, c->count, o->dtype, o->op,
+                                  o->root, self->comm, NULL, &request);
+        break;
+    case TP_GATHER:
+        err = tutti_gather_async (c->send, c->recv, c->count, o->dtype,
+                                  o->root, self->comm, NULL, &request);
+        break;
+    case TP_SCATTER:
+        err = tutti_scatter_async (c->send, c->recv, c->count, o->dtype,
+                                   o->root, self->comm, NULL, &request);
+        break;
+    case TP_ALLTOALL:
+        err = tutti_alltoall_async (c->send, c->recv, c->count, o->dtype,
+                                    self->comm, NULL, &request);
+        break;
     default:
         err = tutti_barrier_async (self->comm, NULL, &request);
     }
@@ -128,6 +151,18 @@ s_call (const bench_t *self, const call_t *c)
     case TP_BROADCAST:
         return tutti_broadcast (c->recv, c->count, o->dtype, o->root,
                                 self->comm);
+    case TP_REDUCE:
+        return tutti_reduce (c->send, c->recv, c->count, o->dtype, o->op,
+                             o->root, self->comm);
+    case TP_GATHER:
+        return tutti_gather (c->send, c->recv, c->count, o->dtype, o->root,
+                             self->comm);
+    case TP_SCATTER:
+        return tutti_scatter (c->send, c->recv, c->count, o->dtype, o->root,
+                              self->comm);
+    case TP_ALLTOALL:
+        return tutti_alltoall (c->send, c->recv, c->count, o->dtype,
+                               self->comm);
     default:
         return tutti_barrier (self->comm);
     }
@@ -242,9 +277,11 @@ static void
 s_prepare (const bench_t *self, const call_t *call, size_t bytes, int parity)
 {
     memset (self->recv, POISON, bytes);
+    if (!bench_has_input (self))
+        return;
     if (self->options->kind != TP_BROADCAST)
         bench_data_fill (self, (void *) call->send, call->count, parity);
-    else if (self->rank == self->options->root)
+    else
         bench_data_fill (self, call->recv, call->count, parity);
 }
 
@@ -268,8 +305,8 @@ bench_sizes (const bench_t *self, size_t bytes, bench_row_t *row)
 {
     size_t size = tp_dtype_size ((int) self->options->dtype);
     size_t n = (size_t) self->size;
-    bool parts = self->options->kind == TP_ALLGATHER ||
-                 self->options->kind == TP_REDUCE_SCATTER;
+    const tp_kind_info_t *info = tp_kind_info ((int) self->options->kind);
+    bool parts = info->in == TP_FORM_EACH || info->out == TP_FORM_EACH;
     row->count = bytes / size / (parts ? n : 1);
     if (row->count == 0)
         row->count = 1;

@@ -13,10 +13,12 @@
 
 static const char s_help[] =
     "usage: tutti bench COLLECTIVE [OPTION]...\n"
-    "Measures allreduce, allgather, reduce_scatter, broadcast or barrier\n"
-    "and checks every element. Started by a launcher (TUTTI_RANK, Open MPI,\n"
-    "MPICH, Slurm, torchrun) it is a rank of that job; else it starts its\n"
-    "own ranks, as tutti run does. Times and bandwidths as in nccl-tests.\n"
+    "Measures allreduce, allgather, reduce_scatter, broadcast, reduce,\n"
+    "gather, scatter, alltoall or barrier and checks every element. Started\n"
+    "by a launcher (TUTTI_RANK, Open MPI, MPICH, Slurm, torchrun) it is a\n"
+    "rank of that job; else it starts its own ranks, as tutti run does. "
+    "Times\n"
+    "and bandwidths as in nccl-tests.\n"
     "\n"
     "      --ranks N        ranks to start [4]\n"
     "      --nodes K        agents to start [1]\n"
@@ -30,7 +32,7 @@ static const char s_help[] =
     "                       [float32]\n"
     "  -o, --op OP          sum prod min max avg band bor bxor [sum]\n"
     "  -c, --check 0|1      check the results [1]\n"
-    "      --root R         of a broadcast [0]\n"
+    "      --root R         of broadcast, reduce, gather, scatter [0]\n"
     "      --algorithm A    star ring doubling halving tree direct [the "
     "plan's]\n"
     "      --async          by the asynchronous call and a wait\n"
@@ -262,7 +264,8 @@ s_collective (bench_options_t *self, int argc, char **argv, int at)
         names[i] = tp_kind_name (i);
     if (at == argc) {
         tool_error ("bench: which collective? allreduce, allgather, "
-                    "reduce_scatter, broadcast or barrier");
+                    "reduce_scatter, broadcast, reduce, gather, scatter, "
+                    "alltoall or barrier");
         return false;
     }
     int kind = tp_kind_value (argv[at]);
@@ -270,6 +273,11 @@ s_collective (bench_options_t *self, int argc, char **argv, int at)
     if (kind < 0)
         tool_error ("bench: no collective \"%s\"; did you mean %s?", argv[at],
                     tool_nearest (argv[at], names, TP_KINDS));
+    else if (tp_kind_info (kind)->uneven) {
+        tool_error ("bench: %s is measured with equal counts: as %s", argv[at],
+                    tp_kind_name ((int) tp_kind_info (kind)->even));
+        return false;
+    }
     else if (at + 1 < argc)
         tool_error ("bench: one collective at a time; %s is one too many",
                     argv[at + 1]);

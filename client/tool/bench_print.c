@@ -1,8 +1,8 @@
 //  client/tool/bench_print.c - the table of nccl-tests, or JSON lines
 //
 //  algbw is bytes over time; busbw multiplies it with the share of the bytes
-//  that has to pass a link: 2(n-1)/n for an allreduce, (n-1)/n for allgather
-//  and reduce-scatter, 1 for a broadcast (github.com/NVIDIA/nccl-tests,
+//  that has to pass a link: 2(n-1)/n for an allreduce, (n-1)/n where a buffer
+//  has a piece per rank, 1 for broadcast and reduce (github.com/NVIDIA/nccl-tests,
 //  doc/PERFORMANCE.md).
 
 #include "client/tool/bench.h"
@@ -21,20 +21,12 @@ static double
 s_busbw (const bench_t *self, const bench_row_t *row, int way)
 {
     double n = self->size, factor = 0.0;
-    switch (self->options->kind) {
-    case TP_ALLREDUCE:
+    const tp_kind_info_t *info = tp_kind_info ((int) self->options->kind);
+    bool each = info->in == TP_FORM_EACH || info->out == TP_FORM_EACH;
+    if (self->options->kind == TP_ALLREDUCE)
         factor = 2.0 * (n - 1.0) / n;
-        break;
-    case TP_ALLGATHER:
-    case TP_REDUCE_SCATTER:
-        factor = (n - 1.0) / n;
-        break;
-    case TP_BROADCAST:
-        factor = 1.0;
-        break;
-    default:
-        break;
-    }
+    else if (self->options->kind != TP_BARRIER)
+        factor = each ? (n - 1.0) / n : 1.0;
     return factor * s_algbw (row, way);
 }
 
@@ -42,7 +34,7 @@ static const char *
 s_op_name (const bench_t *self)
 {
     tp_kind_t kind = self->options->kind;
-    return kind == TP_ALLREDUCE || kind == TP_REDUCE_SCATTER
+    return tp_kind_info ((int) kind)->reduces
                ? tp_op_name ((int) self->options->op)
                : "none";
 }
@@ -50,7 +42,8 @@ s_op_name (const bench_t *self)
 static int
 s_root (const bench_t *self)
 {
-    return self->options->kind == TP_BROADCAST ? self->options->root : -1;
+    bool rooted = tp_kind_info ((int) self->options->kind)->rooted;
+    return rooted ? self->options->root : -1;
 }
 
 //  ------------------------------------------------------------------- table

@@ -10,6 +10,7 @@ import pytest
 from conftest import BUILD, EXAMPLES, tutti_run
 
 API = os.path.join(BUILD, 'tests', 'api')
+OPS = os.path.join(BUILD, 'tests', 'ops')
 
 
 def test_valgrind_finds_no_leak():
@@ -35,3 +36,21 @@ def test_api(check, nodes):
     result = tutti_run(4, nodes, [API, check], timeout=60)
     assert result.status == 0, result
     assert result.out == 'ok\n' * 4, result
+
+
+@pytest.mark.parametrize('check', ['refused', 'counts_differ', 'counts_short',
+                                   'lists_differ', 'cancel', 'batch',
+                                   'priorities', 'opposite', 'property',
+                                   'defaults'])
+@pytest.mark.parametrize('nodes', [1, 2, 3])
+def test_ops(check, nodes):
+    result = tutti_run(4, nodes, [OPS, check], timeout=60)
+    assert result.status == 0, result
+    assert result.out == 'ok\n' * 4, result
+
+
+@pytest.mark.parametrize('nodes', [1, 2, 4])
+def test_property_to_the_bit(nodes):
+    result = tutti_run(5, nodes, [OPS, 'property'],
+                       env={'TUTTI_REPRODUCIBLE': '1'})
+    assert result.status == 0, result

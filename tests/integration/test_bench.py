@@ -5,7 +5,8 @@ import pytest
 
 from conftest import bench
 
-COLLECTIVES = ['allreduce', 'allgather', 'reduce_scatter', 'broadcast']
+COLLECTIVES = ['allreduce', 'allgather', 'reduce_scatter', 'broadcast',
+               'reduce', 'gather', 'scatter', 'alltoall']
 SHAPES = [(1, 1), (2, 1), (3, 1), (4, 2), (3, 3), (5, 2)]
 
 
@@ -22,7 +23,7 @@ def right(result, rows):
 def test_right(collective, ranks, nodes):
     result, rows = bench(collective, '--ranks', str(ranks), '--nodes',
                          str(nodes), '-b', '16', '-e', '4M', '-f', '16',
-                         '-n', '3', '-c', '1')
+                         '-n', '3', '-c', '1', '--root', str(ranks // 2))
     right(result, rows)
     assert [r['bytes'] for r in rows][-1] > 1 << 19
     assert all(r['ranks'] == ranks and r['nodes'] == nodes for r in rows)
