@@ -63,8 +63,8 @@ s_join (bench_t *self)
     memcpy (self->transport, stats.transport, sizeof self->transport);
 }
 
-static void *
-s_memory (const bench_t *self, size_t bytes)
+void *
+bench_memory (const bench_t *self, size_t bytes)
 {
     void *memory = NULL;
     if (!self->options->private_memory)
@@ -73,6 +73,15 @@ s_memory (const bench_t *self, size_t bytes)
     else
         memory = malloc (bytes);
     return memory;
+}
+
+void
+bench_memory_free (const bench_t *self, void *memory)
+{
+    if (self->options->private_memory)
+        free (memory);
+    else
+        bench_check (self, tutti_mem_free (self->comm, memory));
 }
 
 //  Why so many ranks cannot do it; NULL: they can.
@@ -102,8 +111,8 @@ s_prepare (bench_t *self)
     bench_sizes (self, o->max, &largest);
     size_t bytes = largest.bytes > 0 ? largest.bytes : 1;
     //  In place alone, one buffer does: the largest sizes want it.
-    self->recv = s_memory (self, bytes);
-    self->send = o->in_place == 1 ? self->recv : s_memory (self, bytes);
+    self->recv = bench_memory (self, bytes);
+    self->send = o->in_place == 1 ? self->recv : bench_memory (self, bytes);
     self->times = calloc (BENCH_ITERATIONS_MAX, sizeof *self->times);
     if (self->send && self->recv && self->times)
         return true;
@@ -138,23 +147,36 @@ s_sizes (bench_t *self)
     return wrong;
 }
 
+static void
+s_overlaps (const bench_t *self)
+{
+    const bench_options_t *o = self->options;
+    for (size_t bytes = o->min; bytes <= o->max; bytes *= (size_t) o->factor)
+        bench_overlap (self, bytes);
+}
+
 static int
 s_bench (const bench_options_t *options)
 {
     bench_t self = { .options = options, .rank = -1 };
     s_join (&self);
-    bool ok = s_prepare (&self);
+    bool ok = options->tensors || s_prepare (&self);
     int64_t wrong = 0;
-    if (ok) {
+    if (ok && options->tensors) {
+        wrong = bench_tensors (&self, options->tensors);
+        ok = wrong >= 0;
+    }
+    else if (ok && options->overlap)
+        s_overlaps (&self);
+    else if (ok) {
         bench_print_head (&self);
         wrong = s_sizes (&self);
     }
     free (self.times);
-    if (options->private_memory) {
-        if (self.send != self.recv)
-            free (self.send);
-        free (self.recv);
-    }
+    if (self.send && self.send != self.recv)
+        bench_memory_free (&self, self.send);
+    if (self.recv)
+        bench_memory_free (&self, self.recv);
     bench_check (&self, tutti_finalize (&self.comm));
     if (ok && wrong > 0 && self.rank == 0)
         tool_error ("bench: %lld wrong elements", (long long) wrong);

@@ -4,6 +4,8 @@
 //  bench_options.c  the command line
 //  bench_measure.c  one size: time, bytes on the wire, CPU, wrong elements
 //  bench_data.c     input that gives exact results, and their check
+//  bench_tensors.c  the gradients of a model, three ways
+//  bench_overlap.c  how much of an op computation hides
 //  bench_print.c    the table of nccl-tests, or JSON lines
 
 #ifndef TOOL_BENCH_H
@@ -26,7 +28,8 @@ typedef struct bench_options {
     tutti_op_t op;
     int root;
     int in_place;  //  0, 1; 2: both
-    bool check, async, private_memory, corrupt, reproducible, json;
+    bool check, async, private_memory, corrupt, reproducible, json, overlap;
+    const char *tensors;                //  "resnet50" or a file; NULL: none
     const char *algorithm, *transport;  //  NULL: not said
     const char *http;                   //  as tutti run has them
     char **netns, **addresses;
@@ -70,6 +73,29 @@ bench_options_read (bench_options_t *self, int argc, char **argv);
 //  Ends the process with the library's sentence unless ERR is TUTTI_OK.
 void
 bench_check (const bench_t *self, tutti_err_t err);
+
+//  N values, combined over all ranks.
+void
+bench_agree (const bench_t *self, int64_t *values, size_t n, tutti_op_t op);
+
+//  Monotonic.
+int64_t
+bench_now_ns (void);
+
+//  Memory as --memory says; NULL without any.
+void *
+bench_memory (const bench_t *self, size_t bytes);
+void
+bench_memory_free (const bench_t *self, void *memory);
+
+//  Measure and print the tensors of a model. Returns wrong elements; -1: it
+//  could not, the reason is on stderr.
+int64_t
+bench_tensors (const bench_t *self, const char *what);
+
+//  Measure and print one size.
+void
+bench_overlap (const bench_t *self, size_t bytes);
 
 //  Elements of the call, and bytes of the larger buffer, for BYTES asked for.
 void

@@ -21,8 +21,8 @@
 #define SMALL_BYTES (1u << 20)
 #define POISON 0xa5
 
-static int64_t
-s_now_ns (void)
+int64_t
+bench_now_ns (void)
 {
     struct timespec now;
     clock_gettime (CLOCK_MONOTONIC, &now);
@@ -36,9 +36,8 @@ s_by_value (const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-//  N values, combined over all ranks.
-static void
-s_agree (const bench_t *self, int64_t *values, size_t n, tutti_op_t op)
+void
+bench_agree (const bench_t *self, int64_t *values, size_t n, tutti_op_t op)
 {
     int64_t copies[VALUES_MAX * COPIES], middle[COPIES];
     for (size_t c = 0; c < COPIES; c++)
@@ -207,17 +206,17 @@ s_iterations (const bench_t *self, const call_t *call, double *first_us_p)
     int warmup = o->warmup;
     if (o->iterations == 0 && warmup < 2)
         warmup = 2;  //  one connects and allocates, one is timed
-    int64_t begun = s_now_ns (), start = begun;
+    int64_t begun = bench_now_ns (), start = begun;
     for (int i = 0; i < warmup; i++) {
         bench_check (self, s_call (self, call));
         if (i == 0)
-            start = s_now_ns ();
+            start = bench_now_ns ();
     }
     *first_us_p = (double) (start - begun) / 1e3;
     if (o->iterations > 0)
         return o->iterations;
-    int64_t each = (s_now_ns () - start) / (warmup - 1) + 1;
-    s_agree (self, &each, 1, TUTTI_MAX);
+    int64_t each = (bench_now_ns () - start) / (warmup - 1) + 1;
+    bench_agree (self, &each, 1, TUTTI_MAX);
     int64_t n = TARGET_NS / each;
     n = n < ITERATIONS_MIN ? ITERATIONS_MIN : n;
     return (int) (n < BENCH_ITERATIONS_MAX ? n : BENCH_ITERATIONS_MAX);
@@ -235,10 +234,10 @@ static int64_t
 s_time (const bench_t *self, const call_t *call, int iterations)
 {
     bench_check (self, tutti_barrier (self->comm));
-    int64_t begun = s_now_ns (), last = begun;
+    int64_t begun = bench_now_ns (), last = begun;
     for (int i = 0; i < iterations; i++) {
         bench_check (self, s_call (self, call));
-        int64_t now = s_now_ns ();
+        int64_t now = bench_now_ns ();
         self->times[i] = (double) (now - last) / 1e3;
         last = now;
     }
@@ -259,8 +258,8 @@ s_measure (const bench_t *self, bench_row_t *row, bool in_place)
     memcpy (row->algorithm, after.algorithm, sizeof row->algorithm);
     int64_t most[] = { mean, after.wire_bytes - before.wire_bytes };
     int64_t sum[] = { after.cpu_us - before.cpu_us, most[1] };
-    s_agree (self, most, 2, TUTTI_MAX);
-    s_agree (self, sum, 2, TUTTI_SUM);
+    bench_agree (self, most, 2, TUTTI_MAX);
+    bench_agree (self, sum, 2, TUTTI_SUM);
     qsort (self->times, (size_t) iterations, sizeof *self->times, s_by_time);
     way->done = true;
     way->time_us = (double) most[0] / 1e3;
@@ -296,7 +295,7 @@ s_check (const bench_t *self, bench_row_t *row, bool in_place)
         bench_check (self, s_call (self, &call));
         wrong += bench_data_wrong (self, call.recv, call.count, i & 1);
     }
-    s_agree (self, &wrong, 1, TUTTI_SUM);
+    bench_agree (self, &wrong, 1, TUTTI_SUM);
     row->way[in_place].wrong = wrong;
 }
 

@@ -41,6 +41,9 @@ static const char s_help[] =
     "      --transport T    between nodes: tcp, faulty:MODE:ARG [tcp]\n"
     "      --corrupt        flip bits between nodes: wrong must not be 0\n"
     "      --reproducible   reduce along the tree over rank numbers\n"
+    "      --tensors resnet50|FILE  gradients (a count a line) by blocking\n"
+    "                       calls, by asynchronous ones, fused by hand\n"
+    "      --overlap        how much of the op a computation hides\n"
     "      --json           one object per size and line\n"
     "      --http ADDR --timeout S --netns LIST --addresses LIST --verbose\n"
     "                       as tutti run has them\n"
@@ -58,6 +61,8 @@ enum {
     TRANSPORT,
     CORRUPT,
     REPRODUCIBLE,
+    TENSORS,
+    OVERLAP,
     JSON,
     HTTP,
     TIMEOUT,
@@ -86,6 +91,8 @@ static const struct option s_options[] = {
     { "transport", required_argument, NULL, TRANSPORT },
     { "corrupt", no_argument, NULL, CORRUPT },
     { "reproducible", no_argument, NULL, REPRODUCIBLE },
+    { "tensors", required_argument, NULL, TENSORS },
+    { "overlap", no_argument, NULL, OVERLAP },
     { "json", no_argument, NULL, JSON },
     { "http", required_argument, NULL, HTTP },
     { "timeout", required_argument, NULL, TIMEOUT },
@@ -248,6 +255,12 @@ s_take (bench_options_t *self, int option, char *value)
     case REPRODUCIBLE:
         self->reproducible = true;
         return true;
+    case TENSORS:
+        self->tensors = value;
+        return true;
+    case OVERLAP:
+        self->overlap = true;
+        return true;
     case JSON:
         self->json = true;
         return true;
@@ -298,6 +311,13 @@ s_agrees (const bench_options_t *self)
     }
     if (self->min == 0)
         return s_bad ("-b", "0", "at least one byte");
+    if ((self->tensors || self->overlap) &&
+        (self->kind != TP_ALLREDUCE || self->dtype != TUTTI_FLOAT32 ||
+         self->op != TUTTI_SUM)) {
+        tool_error ("bench: --tensors and --overlap measure allreduce float32 "
+                    "sum");
+        return false;
+    }
     if (self->corrupt && (self->nodes == 1 || self->transport)) {
         tool_error ("bench: --corrupt flips bits between nodes: it needs "
                     "--nodes 2 or more, and no --transport");

@@ -2,8 +2,8 @@
 //
 //  algbw is bytes over time; busbw multiplies it with the share of the bytes
 //  that has to pass a link: 2(n-1)/n for an allreduce, (n-1)/n where a buffer
-//  has a piece per rank, 1 for broadcast and reduce (github.com/NVIDIA/nccl-tests,
-//  doc/PERFORMANCE.md).
+//  has a piece per rank, 1 for broadcast and reduce
+//  (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md).
 
 #include "client/tool/bench.h"
 

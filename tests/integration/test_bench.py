@@ -98,3 +98,42 @@ def test_barrier():
     result, rows = bench('barrier', '--ranks', '4', '--nodes', '2', '-n',
                          '50')
     assert result.status == 0 and rows[0]['time_us'] > 0, result
+
+
+@pytest.mark.parametrize('nodes', ['1', '2'])
+@pytest.mark.parametrize('memory', ['shared', 'malloc'])
+def test_tensors(nodes, memory, tmp_path):
+    counts = tmp_path / 'counts'
+    counts.write_text('1\n17\n9408\n64\n100000\n3\n' * 5)
+    result, rows = bench('allreduce', '--ranks', '3', '--nodes', nodes,
+                         '--tensors', str(counts), '--memory', memory)
+    assert result.status == 0, result
+    assert [r['mode'] for r in rows] == ['blocking', 'async', 'fused']
+    assert all(r['wrong'] == 0 and r['tensors'] == 30 and r['time_us'] > 0
+               and r['bytes'] == 4 * 5 * 109493 for r in rows), rows
+
+
+def test_tensors_of_resnet50():
+    result, rows = bench('allreduce', '--ranks', '2', '--tensors', 'resnet50')
+    assert result.status == 0, result
+    assert all(r['tensors'] == 161 and r['bytes'] == 4 * 25557032 and
+               r['wrong'] == 0 for r in rows), rows
+
+
+def test_bad_tensors(tmp_path):
+    counts = tmp_path / 'counts'
+    counts.write_text('12\nmany\n')
+    result, _ = bench('allreduce', '--ranks', '1', '--tensors', str(counts))
+    assert result.status == 1 and 'line 2' in result.err, result
+    result, _ = bench('allreduce', '--ranks', '1', '--tensors', 'vgg')
+    assert result.status == 1 and 'resnet50 is built in' in result.err, result
+    result, _ = bench('allgather', '--tensors', 'resnet50')
+    assert result.status == 2 and 'allreduce' in result.err, result
+
+
+def test_overlap():
+    result, rows = bench('allreduce', '--ranks', '2', '--nodes', '2',
+                         '--overlap', '-b', '64K', '-e', '64K')
+    assert result.status == 0 and len(rows) == 1, result
+    assert rows[0]['op_us'] > 0 and rows[0]['both_us'] > 0
+    assert -10 < rows[0]['hidden'] <= 2, rows
