@@ -146,7 +146,7 @@ s_start (ta_channel_t *self, ta_command_t *c)
 static void
 s_drop_ops (ta_channel_t *self, ta_member_t *m)
 {
-    for (uint32_t i = 0; i < TP_SLOTS; i++)
+    for (uint32_t i = 0; i < 2 * TP_SLOTS; i++)
         if (m->ops[i])
             ta_op_drop (self, m->ops[i]);
     ta_local_drop (self, m);
@@ -155,7 +155,7 @@ s_drop_ops (ta_channel_t *self, ta_member_t *m)
 static bool
 s_has_ops (const ta_member_t *m)
 {
-    for (uint32_t i = 0; i < TP_SLOTS; i++)
+    for (uint32_t i = 0; i < 2 * TP_SLOTS; i++)
         if (m->ops[i])
             return true;
     return false;
@@ -237,6 +237,20 @@ s_commands (ta_channel_t *self)
 
 //  -------------------------------------------------------------------- loop
 
+//  Start the op in a named slot, if all are in and it was not started before.
+static bool
+s_start_named (ta_channel_t *self, ta_member_t *m, uint32_t i)
+{
+    uint64_t seq = atomic_load (&m->board->named[i].seq);
+    if (seq == 0 || seq == m->begun[i] ||
+        tp_board_slot (seq) != TP_SLOTS + i || m->ops[TP_SLOTS + i] ||
+        !tp_board_all_in (m->board, seq))
+        return false;
+    m->begun[i] = seq;
+    ta_op_start (self, m, seq);
+    return true;
+}
+
 static bool
 s_scan (ta_channel_t *self, ta_member_t *m)
 {
@@ -251,7 +265,10 @@ s_scan (ta_channel_t *self, ta_member_t *m)
         m->next++;
         moved = true;
     }
-    for (uint32_t i = 0; i < TP_SLOTS; i++)
+    for (uint32_t i = 0; i < TP_SLOTS && !m->failed; i++)
+        if (s_start_named (self, m, i))
+            moved = true;
+    for (uint32_t i = 0; i < 2 * TP_SLOTS; i++)
         if (m->ops[i] && !m->failed)
             moved |= ta_op_run (self, m->ops[i]);
     return moved;
@@ -284,13 +301,13 @@ s_check_stalls (ta_channel_t *self)
     clock_gettime (CLOCK_MONOTONIC, &now);
     int64_t now_ms = (int64_t) now.tv_sec * 1000 + now.tv_nsec / 1000000;
     for (ta_member_t *m = self->members; m; m = m->link)
-        for (uint32_t i = 0; i < TP_SLOTS; i++) {
+        for (uint32_t i = 0; i < 2 * TP_SLOTS; i++) {
             ta_event_t event = { .type = TA_EV_STALL, .id = m->id };
             ta_op_t *op = m->ops[i];
             if (!op || m->failed ||
                 !ta_op_stalled (self, op, now_ms, event.text))
                 continue;
-            event.seq = op->seq;
+            event.seq = op->id;
             event.sig = op->sig;
             s_post_event (self, &event);
         }

@@ -49,6 +49,7 @@ typedef struct ta_seg {
 typedef struct ta_op {
     ta_member_t *member;
     uint64_t seq;
+    uint64_t id;  //  the same on all nodes: seq, or the key of a named op
     tp_sig_t sig;
     tp_geo_t geo;
     uint32_t kind;  //  the even one
@@ -174,6 +175,12 @@ void
 ta_place_mismatch (ta_channel_t *self, ta_member_t *member, uint64_t seq,
                    uint32_t node, const tp_sig_t *mine,
                    const tp_sig_t *theirs);
+//  The grant of op ID: its place if SELF has none; NULL: all places are taken.
+ta_grant_t *
+ta_place_grant (ta_credit_t *credit, uint64_t id);
+//  A named op is over: its grants, too.
+void
+ta_place_forget (ta_op_t *op);
 //  Frames for an op that has started just now.
 void
 ta_place_parcels (ta_channel_t *self, ta_op_t *op);

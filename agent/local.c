@@ -204,9 +204,33 @@ s_windows_in (ta_member_t *m, uint64_t seq)
     return true;
 }
 
+static void
+s_take (ta_channel_t *self, ta_member_t *m, uint64_t seq)
+{
+    s_start (self, m, seq);
+    //  Ranks that sleep in their own epoll can go on now.
+    for (uint32_t i = 0; i < m->n_local; i++)
+        ta_channel_wake (self, m, i);
+}
+
+static void
+s_scan_named (ta_channel_t *self, ta_member_t *m)
+{
+    for (uint32_t i = 0; i < TP_SLOTS; i++) {
+        uint64_t seq = atomic_load (&m->board->named[i].seq);
+        if (seq == 0 || seq == m->begun[i] ||
+            tp_board_slot (seq) != TP_SLOTS + i ||
+            !tp_board_all_in (m->board, seq) || !s_windows_in (m, seq))
+            continue;
+        m->begun[i] = seq;
+        s_take (self, m, seq);
+    }
+}
+
 void
 ta_local_scan (ta_channel_t *self, ta_member_t *m)
 {
+    s_scan_named (self, m);
     while (true) {
         if (s_passed (m, m->next)) {
             uint64_t least = UINT64_MAX;
@@ -220,10 +244,7 @@ ta_local_scan (ta_channel_t *self, ta_member_t *m)
         }
         if (!tp_board_all_in (m->board, m->next) || !s_windows_in (m, m->next))
             return;
-        s_start (self, m, m->next);
-        //  Ranks that sleep in their own epoll can go on now.
-        for (uint32_t i = 0; i < m->n_local; i++)
-            ta_channel_wake (self, m, i);
+        s_take (self, m, m->next);
         m->next++;
     }
 }

@@ -22,7 +22,8 @@ typedef struct ta_grant {
     tp_sig_t sig;
 } ta_grant_t;
 
-#define TA_GRANTS (2 * TP_SLOTS)  //  by seq; peers are at most TP_SLOTS ahead
+//  By seq, peers being at most TP_SLOTS ahead; those of named ops by search.
+#define TA_GRANTS (2 * TP_SLOTS)
 
 //  An eager frame whose op has not started here.
 typedef struct ta_parcel {
@@ -36,7 +37,7 @@ typedef struct ta_credit {
     uint32_t eager_out, eager_acked;  //  frames sent, frames given back
     uint32_t eager_in, eager_told;    //  frames consumed, and told
     ta_parcel_t parcel[TP_EAGER_CREDITS];
-    ta_grant_t grant[TA_GRANTS];
+    ta_grant_t grant[TA_GRANTS], named[TA_GRANTS];
 } ta_credit_t;
 
 typedef struct ta_member {
@@ -63,11 +64,12 @@ typedef struct ta_member {
     uint32_t closed;            //  actor: local members that closed it
     struct ta_member *leaving;  //  actor: next of those given up
     //  ------------------------------------------------- channel thread
-    struct ta_op *ops[TP_SLOTS];  //  between nodes, by seq
-    struct ta_local *locals;      //  on one node, for ranks that don't wait
-    uint64_t next;                //  first op that has not been started
-    ta_credit_t *credit;          //  per comm node
-    struct ta_recipe *recipes;    //  schedules made before
+    struct ta_op *ops[2 * TP_SLOTS];  //  between nodes, by slot
+    uint64_t begun[TP_SLOTS];   //  named slot -> seq that was started last
+    struct ta_local *locals;    //  on one node, for ranks that don't wait
+    uint64_t next;              //  first op that has not been started
+    ta_credit_t *credit;        //  per comm node
+    struct ta_recipe *recipes;  //  schedules made before
     bool failed;
     struct ta_member *link;
 } ta_member_t;

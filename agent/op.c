@@ -37,6 +37,7 @@ s_new (ta_member_t *member, uint64_t seq)
         return NULL;
     op->member = member;
     op->seq = seq;
+    op->id = seq & TP_NAMED ? tp_board_key_of (member->board, seq) : seq;
     op->deposit = calloc (member->n_local, sizeof *op->deposit);
     op->in = calloc (member->n_local, sizeof *op->in);
     op->out = calloc (member->n_local, sizeof *op->out);
@@ -124,7 +125,7 @@ ta_op_start (ta_channel_t *self, ta_member_t *member, uint64_t seq)
     s_decide (self, op);
     atomic_store_explicit (&member->board->algorithm, op->algorithm,
                            memory_order_relaxed);
-    member->ops[seq % TP_SLOTS] = op;
+    member->ops[tp_board_slot (seq)] = op;
 }
 
 //  -------------------------------------------------------------------- begin
@@ -147,7 +148,7 @@ s_frame (ta_op_t *op, uint32_t node, tp_frame_type_t type)
     return (tp_frame_t){ .type = (uint8_t) type,
                          .comm = op->member->id,
                          .epoch = op->member->epoch,
-                         .seq = op->seq,
+                         .seq = op->id,
                          .eager = credit->eager_in,
                          .sig = op->sig };
 }
@@ -276,11 +277,11 @@ s_may_send (ta_channel_t *self, ta_op_t *op, const ta_seg_t *seg,
         credit->eager_out++;
         return true;
     }
-    const ta_grant_t *grant = &credit->grant[op->seq % TA_GRANTS];
-    if (grant->seq != op->seq || grant->segments <= seg->index)
+    const ta_grant_t *grant = ta_place_grant (credit, op->id);
+    if (!grant || grant->seq != op->id || grant->segments <= seg->index)
         return false;
     if (memcmp (&grant->sig, &op->sig, sizeof op->sig) != 0) {
-        ta_place_mismatch (self, op->member, op->seq, node, &op->sig,
+        ta_place_mismatch (self, op->member, op->id, node, &op->sig,
                            &grant->sig);
         return false;
     }
@@ -392,7 +393,8 @@ ta_op_run (ta_channel_t *self, ta_op_t *op)
         if (op->seg[i].active)
             moved |= s_run_seg (self, op, &op->seg[i]);
     if (!op->member->failed && op->written == op->geo.segments) {
-        op->member->ops[op->seq % TP_SLOTS] = NULL;
+        ta_place_forget (op);
+        op->member->ops[tp_board_slot (op->seq)] = NULL;
         s_free (op);
         return true;
     }
@@ -419,7 +421,7 @@ ta_op_drop (ta_channel_t *self, ta_op_t *op)
         if (op->seg[i].active)
             s_free_buffers (&op->seg[i]);
     ta_stage_release (self, op);
-    op->member->ops[op->seq % TP_SLOTS] = NULL;
+    op->member->ops[tp_board_slot (op->seq)] = NULL;
     s_free (op);
 }
 

@@ -50,24 +50,36 @@ void
 ta_place_mismatch (ta_channel_t *self, ta_member_t *member, uint64_t seq,
                    uint32_t node, const tp_sig_t *mine, const tp_sig_t *theirs)
 {
-    char a[96], b[96], us[112], them[112], text[TP_TEXT_MAX];
+    char a[96], b[96], op[32], us[112], them[112], text[TP_TEXT_MAX];
     tp_sig_text (mine, a, sizeof a);
     tp_sig_text (theirs, b, sizeof b);
     ta_place_who (self, member, member->me, us, sizeof us);
     ta_place_who (self, member, node, them, sizeof them);
     snprintf (text, sizeof text,
-              "op #%llu: %s called %s; %s called %s; all ranks must make the "
+              "%s: %s called %s; %s called %s; all ranks must make the "
               "same calls in the same order",
-              (unsigned long long) seq, us, a, them, b);
+              tp_board_op_text (seq, op, sizeof op), us, a, them, b);
     ta_channel_fail (self, member, TUTTI_EMISMATCH, text);
+}
+
+//  The op that frames call ID.
+static ta_op_t *
+s_op (const ta_member_t *member, uint64_t id)
+{
+    uint32_t first = id & TP_NAMED ? TP_SLOTS : (uint32_t) (id % TP_SLOTS);
+    uint32_t n = id & TP_NAMED ? TP_SLOTS : 1;
+    for (uint32_t i = first; i < first + n; i++)
+        if (member->ops[i] && member->ops[i]->id == id)
+            return member->ops[i];
+    return NULL;
 }
 
 //  The segment that a put belongs to, if it has been begun.
 static ta_seg_t *
 s_segment (ta_member_t *member, const tp_frame_t *frame)
 {
-    ta_op_t *op = member->ops[frame->seq % TP_SLOTS];
-    if (!op || op->seq != frame->seq)
+    ta_op_t *op = s_op (member, frame->seq);
+    if (!op)
         return NULL;
     ta_seg_t *seg = &op->seg[frame->segment % TA_WINDOW];
     return seg->active && seg->index == frame->segment ? seg : NULL;
@@ -157,16 +169,16 @@ s_length_fits (ta_channel_t *self, ta_member_t *member, uint32_t node,
     const ta_op_t *op = seg->op;
     uint64_t want = ta_recipe_expects (seg->recipe, node, seg->got[node]);
     uint64_t got = frame->len / op->element;
-    char us[112], them[112], text[TP_TEXT_MAX];
+    char what[32], us[112], them[112], text[TP_TEXT_MAX];
     if (want == got)
         return true;
     ta_place_who (self, member, member->me, us, sizeof us);
     ta_place_who (self, member, node, them, sizeof them);
     snprintf (text, sizeof text,
-              "op #%llu, %s: %s sends %llu elements of a piece where %s "
+              "%s, %s: %s sends %llu elements of a piece where %s "
               "expects %llu; the counts of sender and receiver must agree",
-              (unsigned long long) op->seq, op->geo.info->name, them,
-              (unsigned long long) got, us,
+              tp_board_op_text (op->seq, what, sizeof what),
+              op->geo.info->name, them, (unsigned long long) got, us,
               want == UINT64_MAX ? 0ull : (unsigned long long) want);
     ta_channel_fail (self, member, TUTTI_EMISMATCH, text);
     return false;
@@ -222,19 +234,51 @@ s_arrived (void *owner, tx_ep_t *ep, const tp_frame_t *frame, void *payload)
     credit->eager_acked = frame->eager;
     if (frame->type == TP_FRAME_PUT)
         s_put_arrived (self, member, node, frame, payload);
-    if (frame->type == TP_FRAME_GRANT)
-        credit->grant[frame->seq % TA_GRANTS] =
-            (ta_grant_t){ frame->seq, frame->grant, frame->sig };
+    if (frame->type != TP_FRAME_GRANT)
+        return;
+    ta_grant_t *grant = ta_place_grant (credit, frame->seq);
+    if (grant)
+        *grant = (ta_grant_t){ frame->seq, frame->grant, frame->sig };
+    else
+        ta_channel_fail (self, member, TUTTI_EPROTO,
+                         "a node grants more named operations than there can "
+                         "be");
+}
+
+ta_grant_t *
+ta_place_grant (ta_credit_t *credit, uint64_t id)
+{
+    ta_grant_t *free_place = NULL;
+    if (!(id & TP_NAMED))
+        return &credit->grant[id % TA_GRANTS];
+    for (uint32_t i = 0; i < TA_GRANTS; i++) {
+        if (credit->named[i].seq == id)
+            return &credit->named[i];
+        if (credit->named[i].seq == 0 && !free_place)
+            free_place = &credit->named[i];
+    }
+    return free_place;
+}
+
+void
+ta_place_forget (ta_op_t *op)
+{
+    ta_member_t *m = op->member;
+    for (uint32_t n = 0; op->id & TP_NAMED && n < m->nodes; n++) {
+        ta_grant_t *grant = ta_place_grant (&m->credit[n], op->id);
+        if (grant)
+            *grant = (ta_grant_t){ 0 };
+    }
 }
 
 //  Order among the parcels of a node is their frame number.
 static ta_parcel_t *
-s_next_parcel (ta_credit_t *credit, uint64_t seq)
+s_next_parcel (ta_credit_t *credit, uint64_t id)
 {
     ta_parcel_t *first = NULL;
     for (int i = 0; i < TP_EAGER_CREDITS; i++) {
         ta_parcel_t *p = &credit->parcel[i];
-        if (p->full && p->frame.seq == seq &&
+        if (p->full && p->frame.seq == id &&
             (!first || p->frame.number < first->frame.number))
             first = p;
     }
@@ -248,10 +292,10 @@ ta_place_parcels (ta_channel_t *self, ta_op_t *op)
     ta_seg_t *seg = &op->seg[0];
     for (uint32_t node = 0; node < member->nodes; node++) {
         ta_parcel_t *parcel;
-        while ((parcel = s_next_parcel (&member->credit[node], op->seq))) {
+        while ((parcel = s_next_parcel (&member->credit[node], op->id))) {
             parcel->full = false;
             if (memcmp (&parcel->frame.sig, &op->sig, sizeof op->sig) != 0) {
-                ta_place_mismatch (self, member, op->seq, node, &op->sig,
+                ta_place_mismatch (self, member, op->id, node, &op->sig,
                                    &parcel->frame.sig);
                 return;
             }
@@ -313,7 +357,7 @@ s_up (void *owner, tx_ep_t *ep)
 static void
 s_forget_sends (ta_member_t *m, uint32_t node)
 {
-    for (uint32_t s = 0; s < TP_SLOTS; s++)
+    for (uint32_t s = 0; s < 2 * TP_SLOTS; s++)
         for (uint32_t i = 0; m->ops[s] && i < TA_WINDOW; i++) {
             ta_seg_t *seg = &m->ops[s]->seg[i];
             seg->sends -= seg->sending[node];

@@ -267,7 +267,9 @@ s_apply (tl_comm_t *comm, tl_call_t *call, const tutti_call_t *options)
         call->scale = options->scale;
         call->priority = options->priority;
         call->timeout_ms = options->timeout_ms;
-        call->name = options->name;
+        call->name = options->name && *options->name ? options->name : NULL;
+        if (call->name)
+            call->sig.name = (uint32_t) tp_board_key (call->name, 0) | 1;
         call->callback = options->callback;
         call->user = options->user;
     }

@@ -98,6 +98,7 @@ tl_comm_destroy (tl_comm_t **self_p)
                    tp_board_rank (self->board, self->local));
     tl_handle_drop (self->handle);
     munmap (self->board, self->board->bytes);
+    tl_names_clear (&self->names);
     free (self);
     *self_p = NULL;
 }
@@ -147,6 +148,10 @@ tl_comm_error (tl_comm_t *self)
 void
 tl_comm_leave (tl_comm_t *self, uint64_t seq)
 {
+    if (seq & TP_NAMED) {
+        tp_board_unname (self->board, seq);
+        return;
+    }
     self->left_bits |= UINT64_C (1) << (seq - self->left - 1);
     while (self->left_bits & 1) {
         self->left_bits >>= 1;

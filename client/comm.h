@@ -5,6 +5,7 @@
 #ifndef TL_COMM_H
 #define TL_COMM_H
 
+#include "client/names.h"
 #include "client/request.h"
 
 struct tl_comm {
@@ -15,7 +16,8 @@ struct tl_comm {
     uint32_t rank, size;
     uint32_t local;         //  my index on the board
     bool single;            //  all ranks on this node: ranks do the work
-    uint64_t seq;           //  last op submitted
+    uint64_t seq;           //  last op submitted without a name
+    tl_names_t names;       //  how often each was used
     uint64_t left;          //  every op up to this one is left
     uint64_t left_bits;     //  bit i: op left + 1 + i is left
     tl_request_t *pending;  //  in order of submission

@@ -206,14 +206,27 @@ s_count (tl_request_t *self)
                                memory_order_relaxed);
 }
 
+const char *
+tl_request_text (const tl_request_t *self, char *text, size_t len)
+{
+    tp_sig_t sig = self->sig;
+    char what[96];
+    sig.name = 0;
+    tp_sig_text (&sig, what, sizeof what);
+    if (self->seq & TP_NAMED)
+        snprintf (text, len, "%s \"%s\"", what, self->name);
+    else
+        snprintf (text, len, "%s #%llu", what, (unsigned long long) self->seq);
+    return text;
+}
+
 static void
 s_log_op (const tl_request_t *self)
 {
-    char what[96];
-    tp_sig_text (&self->sig, what, sizeof what);
+    char what[160];
     tl_report_line (&self->comm->session->report, TL_LOG_OPS,
-                    "%s #%llu waited %lld us, moved %lld us", what,
-                    (unsigned long long) self->seq,
+                    "%s waited %lld us, moved %lld us",
+                    tl_request_text (self, what, sizeof what),
                     (long long) (self->started_ns - self->submitted_ns) / 1000,
                     (long long) (self->done_ns - self->started_ns) / 1000);
 }

@@ -89,6 +89,10 @@ tl_request_step (tl_request_t *self, bool waiting);
 tutti_err_t
 tl_request_wait (tl_request_t *self, int timeout_ms);
 
+//  "allreduce float32 x8 sum #17", or with its name.
+const char *
+tl_request_text (const tl_request_t *self, char *text, size_t len);
+
 //  Give a DONE request back to its comm; returns its error, text set.
 tutti_err_t
 tl_request_release (tl_request_t *self);

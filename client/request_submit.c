@@ -126,21 +126,31 @@ s_wait_round (tl_comm_t *comm, int64_t *limit_ns)
         return TUTTI_EAGAIN;
     uint32_t seen = tp_wake_seen (session->mine);
     tp_wake_arm (session->mine);
-    if (!tp_board_room (comm->board, comm->seq + 1)) {
-        pthread_mutex_unlock (&session->lock);
-        tp_wake_sleep (session->mine, seen, 1);
-        pthread_mutex_lock (&session->lock);
-    }
+    pthread_mutex_unlock (&session->lock);
+    tp_wake_sleep (session->mine, seen, 1);
+    pthread_mutex_lock (&session->lock);
     tp_wake_disarm (session->mine);
     return TUTTI_OK;
 }
 
-//  Ring slots are used again in turn: work until the old op has left.
+//  The seq of the next op: the next number or, for a named one, what the first
+//  local rank with that name has made. 0: there is no room.
+static uint64_t
+s_next_seq (tl_comm_t *comm, uint64_t key)
+{
+    if (key)
+        return tp_board_name (comm->board, key);
+    bool room = tp_board_room (comm->board, comm->seq + 1);
+    return room ? comm->seq + 1 : 0;
+}
+
+//  Ring slots are used again in turn, named ones when all have left: work
+//  until there is one.
 static tutti_err_t
-s_await_room (tl_comm_t *comm)
+s_await_room (tl_comm_t *comm, uint64_t key, uint64_t *seq_p)
 {
     int64_t limit = 0;
-    while (!tp_board_room (comm->board, comm->seq + 1)) {
+    while ((*seq_p = s_next_seq (comm, key)) == 0) {
         tutti_err_t err = s_wait_round (comm, &limit);
         if (err == TUTTI_EAGAIN)
             return tl_error (TUTTI_EAGAIN,
@@ -199,7 +209,8 @@ static void
 s_deposit (tl_request_t *self)
 {
     tl_comm_t *comm = self->comm;
-    self->seq = ++comm->seq;
+    if (!(self->seq & TP_NAMED))
+        comm->seq = self->seq;
     self->cell = tp_board_cell (comm->board, self->seq, comm->local);
     uint32_t ready = UINT32_MAX;  //  nothing has to be copied
     if (self->deposit.in_where == TP_WHERE_INLINE) {
@@ -225,6 +236,38 @@ s_deposit (tl_request_t *self)
     comm->pending_end = &self->next;
 }
 
+//  Everything but a place on the board.
+static tutti_err_t
+s_prepare (tl_request_t *self, const tl_call_t *call)
+{
+    tutti_err_t err = TUTTI_OK;
+    self->sig = call->sig;
+    if (self->geo.info->uneven)
+        err = s_share_words (self, call);
+    if (!err) {
+        s_fill (self, call);
+        err = s_measure (self);
+    }
+    return err;
+}
+
+//  The last thing that can fail: a place taken must be used.
+static tutti_err_t
+s_take_place (tl_request_t *self, const tl_call_t *call)
+{
+    tl_comm_t *comm = self->comm;
+    if (!call->name)
+        return s_await_room (comm, 0, &self->seq);
+    uint64_t *count = tl_names_count (&comm->names, call->name);
+    if (!count)
+        return tl_error (TUTTI_ENOMEM, "out of memory");
+    uint64_t key = tp_board_key (call->name, ++*count);
+    tutti_err_t err = s_await_room (comm, key, &self->seq);
+    if (err)  //  it was none; other threads may have moved the table
+        --*tl_names_count (&comm->names, call->name);
+    return err;
+}
+
 tutti_err_t
 tl_request_submit (tl_comm_t *comm, const tl_call_t *call,
                    tl_request_t **request_p)
@@ -236,24 +279,16 @@ tl_request_submit (tl_comm_t *comm, const tl_call_t *call,
         err = tl_error (TUTTI_EINVAL, "%s of %llu elements: too large",
                         tp_kind_name (call->sig.kind),
                         (unsigned long long) call->sig.count);
-    if (!err)
-        err = s_await_room (comm);
     if (err)
         return err;
     tl_request_t *self = s_spare (comm);
     if (!self)
         return tl_error (TUTTI_ENOMEM, "out of memory");
     self->geo = geo;
-    err = geo.info->uneven ? s_share_words (self, call) : TUTTI_OK;
-    if (!err) {
-        s_fill (self, call);
-        err = s_measure (self);
-    }
-    //  Waiting for room for the counts, other threads may have submitted.
+    err = s_prepare (self, call);
     if (!err)
-        err = s_await_room (comm);
+        err = s_take_place (self, call);
     if (err) {
-        self->sig = call->sig;
         tl_request_give_words (self);
         self->next = comm->spare;
         comm->spare = self;

@@ -90,13 +90,13 @@ static void
 s_expire (tl_request_t *self)
 {
     tl_comm_t *comm = self->comm;
-    char what[128], absent[200], text[TP_TEXT_MAX];
-    tp_sig_text (&self->sig, what, sizeof what);
+    char what[160], absent[200], text[TP_TEXT_MAX];
+    tl_request_text (self, what, sizeof what);
     s_absent (self, absent, sizeof absent);
     snprintf (text, sizeof text,
-              "%s #%llu passed its deadline of %lld ms on rank %u; waited for "
+              "%s passed its deadline of %lld ms on rank %u; waited for "
               "%s. TUTTI_TIMEOUT_MS or tutti_call_t.timeout_ms sets it",
-              what, (unsigned long long) self->seq,
+              what,
               (long long) (self->deadline_ns - self->submitted_ns) / 1000000,
               comm->rank, absent);
     tp_board_fail (comm->board, TUTTI_ETIMEDOUT, text);
@@ -110,16 +110,15 @@ s_report_stall (tl_request_t *self, int64_t begun_ns, int *said)
 {
     static const int64_t after_s[] = { 10, 60, 300, 900 };
     int64_t waited_s = (tl_now_ns () - begun_ns) / 1000000000;
-    char what[96], absent[200];
+    char what[160], absent[200];
     if (*said > 3 || waited_s < after_s[*said])
         return;
     ++*said;
-    tp_sig_text (&self->sig, what, sizeof what);
     s_absent (self, absent, sizeof absent);
     tl_report_line (&self->comm->session->report, TL_LOG_WARN,
-                    "%s #%llu waits since %lld s for %s", what,
-                    (unsigned long long) self->seq, (long long) waited_s,
-                    absent);
+                    "%s waits since %lld s for %s",
+                    tl_request_text (self, what, sizeof what),
+                    (long long) waited_s, absent);
 }
 
 //  Block; TUTTI_EAGAIN: the time is up.

@@ -199,6 +199,13 @@ tutti_err_t tutti_mem_info (tutti_comm_t *comm, const void *ptr, tutti_mem_info_
 //  request_p alone; everything later is the result of the wait. request_p may
 //  be NULL only with a callback. A count of 0 is legal everywhere.
 //
+//  Ops match in the order of the program; or, with tutti_call_t.name, by name:
+//  the n-th op of a name on one rank meets the n-th on the others, whatever is
+//  submitted before, between and after. A name must be used on all ranks. At
+//  most 64 ops of each sort are in flight per comm; more wait for room.
+//  priority: what is higher is sent first at the next chunk; each rank may
+//  have its own.
+//
 //  A callback runs exactly once per op, whether it went well or not, inside a
 //  tutti call (wait, test, progress) on that comm, on the thread that made the
 //  call, with no lock held; it may start new ops, but not wait for them. With

@@ -76,11 +76,10 @@ tutti_request_cancel (tutti_request_t **request_p, int timeout_ms)
     if (!self)
         return err;
     tl_comm_t *comm = self->comm;
-    char what[96], text[TP_TEXT_MAX];
+    char what[160], text[TP_TEXT_MAX];
     if (tl_request_wait (self, timeout_ms < 0 ? 0 : timeout_ms)) {
-        tp_sig_text (&self->sig, what, sizeof what);
-        snprintf (text, sizeof text, "rank %u cancelled %s #%llu", comm->rank,
-                  what, (unsigned long long) self->seq);
+        snprintf (text, sizeof text, "rank %u cancelled %s", comm->rank,
+                  tl_request_text (self, what, sizeof what));
         tp_board_fail (comm->board, TUTTI_EABORTED, text);
         tl_comm_tell_abort (comm, TUTTI_EABORTED, text);
         tl_comm_wake (comm);

@@ -24,14 +24,14 @@ static size_t
 s_inline_off (uint32_t n_local)
 {
     return s_cells_off (n_local) +
-           (size_t) TP_SLOTS * n_local * sizeof (tp_cell_t);
+           (size_t) 2 * TP_SLOTS * n_local * sizeof (tp_cell_t);
 }
 
 size_t
 tp_board_bytes (uint32_t n_local)
 {
-    size_t bytes =
-        s_inline_off (n_local) + (size_t) TP_SLOTS * n_local * TP_INLINE_BYTES;
+    size_t bytes = s_inline_off (n_local) +
+                   (size_t) 2 * TP_SLOTS * n_local * TP_INLINE_BYTES;
     return (bytes + 4095) & ~(size_t) 4095;
 }
 
@@ -60,6 +60,92 @@ tp_board_ok (const tp_board_t *self, size_t bytes)
            self->segment_bytes >= TP_INLINE_BYTES;
 }
 
+uint32_t
+tp_board_slot (uint64_t seq)
+{
+    uint32_t slot = (uint32_t) (seq % TP_SLOTS);
+    return seq & TP_NAMED ? TP_SLOTS + slot : slot;
+}
+
+//  FNV-1a (Fowler, Noll, Vo), then splitmix64's finaliser.
+uint64_t
+tp_board_key (const char *name, uint64_t occurrence)
+{
+    uint64_t h = 0xcbf29ce484222325u;
+    for (; *name; name++)
+        h = (h ^ (uint8_t) *name) * 0x100000001b3u;
+    h ^= occurrence * 0x9e3779b97f4a7c15u;
+    h = (h ^ (h >> 30)) * 0xbf58476d1ce4e5b9u;
+    h = (h ^ (h >> 27)) * 0x94d049bb133111ebu;
+    return (h ^ (h >> 31)) | TP_NAMED;
+}
+
+//  False: the comm has ended, maybe because who had the lock died.
+static bool
+s_lock (tp_board_t *self)
+{
+    uint32_t free_lock = 0;
+    while (!atomic_compare_exchange_weak (&self->lock, &free_lock, 1)) {
+        free_lock = 0;
+        if (tp_board_error (self))
+            return false;
+    }
+    return true;
+}
+
+uint64_t
+tp_board_name (tp_board_t *self, uint64_t key)
+{
+    tp_named_t *free_place = NULL;
+    uint64_t seq = 0;
+    if (!s_lock (self))
+        return 0;
+    for (uint32_t i = 0; i < TP_SLOTS && seq == 0; i++) {
+        tp_named_t *named = &self->named[i];
+        uint64_t used = atomic_load (&named->seq);
+        if (used != 0 && named->key == key)
+            seq = used;
+        if (used == 0 && !free_place)
+            free_place = named;
+    }
+    if (seq == 0 && free_place) {
+        uint32_t slot = (uint32_t) (free_place - self->named);
+        seq = TP_NAMED | ++free_place->uses * TP_SLOTS | slot;
+        free_place->key = key;
+        free_place->left = 0;
+        atomic_store (&free_place->seq, seq);
+    }
+    atomic_store (&self->lock, 0);
+    return seq;
+}
+
+void
+tp_board_unname (tp_board_t *self, uint64_t seq)
+{
+    tp_named_t *named = &self->named[seq % TP_SLOTS];
+    if (!s_lock (self))
+        return;
+    if (++named->left == self->n_local)
+        atomic_store (&named->seq, 0);
+    atomic_store (&self->lock, 0);
+}
+
+uint64_t
+tp_board_key_of (tp_board_t *self, uint64_t seq)
+{
+    return self->named[seq % TP_SLOTS].key | TP_NAMED;
+}
+
+const char *
+tp_board_op_text (uint64_t seq, char *text, size_t len)
+{
+    if (seq & TP_NAMED)
+        snprintf (text, len, "a named op");
+    else
+        snprintf (text, len, "op #%llu", (unsigned long long) seq);
+    return text;
+}
+
 tp_board_rank_t *
 tp_board_rank (tp_board_t *self, uint32_t local)
 {
@@ -70,7 +156,7 @@ tp_board_rank (tp_board_t *self, uint32_t local)
 tp_cell_t *
 tp_board_cell (tp_board_t *self, uint64_t seq, uint32_t local)
 {
-    size_t index = (size_t) (seq % TP_SLOTS) * self->n_local + local;
+    size_t index = (size_t) tp_board_slot (seq) * self->n_local + local;
     return (tp_cell_t *) (void *) ((uint8_t *) self +
                                    s_cells_off (self->n_local)) +
            index;
@@ -79,7 +165,7 @@ tp_board_cell (tp_board_t *self, uint64_t seq, uint32_t local)
 void *
 tp_board_inline (tp_board_t *self, uint64_t seq, uint32_t local)
 {
-    size_t index = (size_t) (seq % TP_SLOTS) * self->n_local + local;
+    size_t index = (size_t) tp_board_slot (seq) * self->n_local + local;
     return (uint8_t *) self + s_inline_off (self->n_local) +
            index * TP_INLINE_BYTES;
 }
@@ -127,13 +213,14 @@ tp_board_agree (tp_board_t *self, uint64_t seq, char *text)
         const tp_sig_t *other = &tp_board_cell (self, seq, i)->deposit.sig;
         if (memcmp (first, other, sizeof *first) == 0)
             continue;
-        char a[128], b[128];
+        char a[128], b[128], what[32];
         tp_sig_text (first, a, sizeof a);
         tp_sig_text (other, b, sizeof b);
         snprintf (text, TP_TEXT_MAX,
-                  "op #%llu: rank %u called %s; rank %u called %s; "
+                  "%s: rank %u called %s; rank %u called %s; "
                   "all ranks must make the same calls in the same order",
-                  (unsigned long long) seq, tp_board_rank (self, 0)->rank, a,
+                  tp_board_op_text (seq, what, sizeof what),
+                  tp_board_rank (self, 0)->rank, a,
                   tp_board_rank (self, i)->rank, b);
         return false;
     }

@@ -1,10 +1,14 @@
 //  protocol/board.h - the shared segment of a communicator on one node
 //
-//  A ring of TP_SLOTS op slots; op SEQ (from 1) uses slot SEQ % TP_SLOTS. A
-//  slot has one cell per local rank. A rank deposits its part of an op in its
-//  cell and publishes it by storing the seq; blocking and asynchronous calls
-//  deposit alike and so match each other. A slot may be used again when every
-//  local rank has left the op that used it (`finished`).
+//  A ring of TP_SLOTS op slots; op SEQ (from 1) uses slot SEQ % TP_SLOTS. As
+//  many slots again are for named ops, which ranks may submit in any order:
+//  their SEQ is TP_NAMED | use of the slot | slot, made by the local rank that
+//  comes first with the key of a name (tp_board_name); between nodes they go
+//  by the key. A slot has one cell per local rank. A rank deposits its part of
+//  an op in its cell and publishes it by storing the seq; blocking and
+//  asynchronous calls deposit alike and so match each other. A slot may be
+//  used again when every local rank has left the op that used it (`finished`,
+//  or tp_board_unname).
 //
 //  Who works: on a comm that lives on one node the ranks themselves (each
 //  writes its own output from all the inputs), or the worker for a rank that
@@ -30,8 +34,9 @@
 #include "protocol/local.h"
 
 #define TP_BOARD_MAGIC 0x44414f42u  //  "BOAD"
-#define TP_BOARD_VERSION 2u
+#define TP_BOARD_VERSION 3u
 #define TP_SLOTS 64u
+#define TP_NAMED (UINT64_C (1) << 63)   //  of a seq, and of a key
 #define TP_INLINE_BYTES TP_EAGER_BYTES  //  of a cell: input, and output
 #define TP_NO_SEGMENT UINT32_MAX
 
@@ -85,6 +90,13 @@ typedef struct tp_board_rank {
     tp_tally_t tally[TP_KINDS];
 } tp_board_rank_t;
 
+//  A named op that is in flight on this node; under the board's lock.
+typedef struct tp_named {
+    _Atomic uint64_t seq;  //  0: free
+    uint64_t key, uses;
+    uint32_t left, pad;  //  local ranks that have left it
+} tp_named_t;
+
 typedef struct tp_board {
     uint32_t magic, version;
     uint64_t bytes;
@@ -97,10 +109,12 @@ typedef struct tp_board {
     _Atomic uint32_t fail;
     char text[TP_TEXT_MAX];
     _Atomic uint32_t algorithm;  //  of the last op between nodes, for reports
+    _Atomic uint32_t lock;       //  spins; of `named`
+    tp_named_t named[TP_SLOTS];
     //  A slot's verdict (elastic comms): TP_OPEN, then COMMIT or ABORT once.
     _Alignas(64) _Atomic uint32_t verdict[TP_SLOTS];
-    //  then n_local tp_board_rank_t, TP_SLOTS * n_local tp_cell_t, and
-    //  TP_SLOTS * n_local inline areas
+    //  then n_local tp_board_rank_t, 2 * TP_SLOTS * n_local tp_cell_t, and
+    //  as many inline areas
 } tp_board_t;
 
 //  Bytes of a board for N_LOCAL ranks.
@@ -122,6 +136,29 @@ tp_cell_t *
 tp_board_cell (tp_board_t *self, uint64_t seq, uint32_t local);
 void *
 tp_board_inline (tp_board_t *self, uint64_t seq, uint32_t local);
+
+//  The slot of an op, below 2 * TP_SLOTS.
+uint32_t
+tp_board_slot (uint64_t seq);
+
+//  The key of the OCCURRENCE-th op of a comm with this NAME, never 0.
+uint64_t
+tp_board_key (const char *name, uint64_t occurrence);
+
+//  The seq of the named op KEY on this node; 0: all slots are in use, or the
+//  comm has ended. Then each local rank leaves it once.
+uint64_t
+tp_board_name (tp_board_t *self, uint64_t key);
+void
+tp_board_unname (tp_board_t *self, uint64_t seq);
+
+//  The key of a named op that has not been left by all.
+uint64_t
+tp_board_key_of (tp_board_t *self, uint64_t seq);
+
+//  "op #17", or "a named op": how texts begin.
+const char *
+tp_board_op_text (uint64_t seq, char *text, size_t len);
 
 //  Whether every local rank has left op SEQ - TP_SLOTS, so SEQ may deposit.
 bool

@@ -41,6 +41,7 @@ def test_api(check, nodes):
 @pytest.mark.parametrize('check', ['refused', 'counts_differ', 'counts_short',
                                    'lists_differ', 'cancel', 'batch',
                                    'priorities', 'opposite', 'property',
+                                   'names', 'named_orders', 'named_mismatch',
                                    'defaults'])
 @pytest.mark.parametrize('nodes', [1, 2, 3])
 def test_ops(check, nodes):

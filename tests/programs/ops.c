@@ -212,6 +212,95 @@ s_priorities (void)
     }
 }
 
+//  Named ops in an order of each rank's own, among ops without a name; names
+//  come again. Small ones and ones of many segments.
+static void
+s_names (void)
+{
+    enum { N = 12, LARGE = 300000 };
+    static float large[N][LARGE];
+    for (int round = 0; round < 60; round++) {
+        int32_t x[N], plain = round;
+        tutti_request_t *r[2 * N + 1] = { NULL };
+        for (int k = 0; k < N; k++) {
+            int i = (k * (s_rank % 2 ? 5 : 7) + s_rank + round) % N;
+            char name[16];
+            tutti_call_t call = TUTTI_CALL_INIT;
+            snprintf (name, sizeof name, "layer%d", i);
+            call.name = name;
+            call.priority = s_rank % 3 * i;
+            x[i] = s_rank + i;
+            OK (tutti_allreduce_async (&x[i], &x[i], 1, TUTTI_INT32, TUTTI_SUM,
+                                       s_world, &call, &r[i]));
+            if (k == s_rank)
+                OK (tutti_allreduce_async (&plain, &plain, 1, TUTTI_INT32,
+                                           TUTTI_MAX, s_world, NULL,
+                                           &r[2 * N]));
+            if (round % 20 > 0)
+                continue;
+            snprintf (name, sizeof name, "large%d", i);
+            for (int e = 0; e < LARGE; e++)
+                large[i][e] = (float) (s_rank + i + e % 7);
+            OK (tutti_allreduce_async (large[i], large[i], LARGE,
+                                       TUTTI_FLOAT32, TUTTI_SUM, s_world,
+                                       &call, &r[N + i]));
+        }
+        OK (tutti_wait_all (r, 2 * N + 1, TUTTI_FOREVER));
+        int sum = s_size * (s_size - 1) / 2;
+        CHECK (plain == round);
+        for (int i = 0; i < N; i++)
+            CHECK (x[i] == sum + i * s_size);
+        for (int i = 0; i < N && round % 20 == 0; i++)
+            for (int e = 0; e < LARGE; e += 1009)
+                CHECK (large[i][e] == (float) (sum + (i + e % 7) * s_size));
+    }
+}
+
+//  A and B by name: waited for in other orders, submitted in other orders.
+static void
+s_named_orders (void)
+{
+    tutti_call_t a = TUTTI_CALL_INIT, b = TUTTI_CALL_INIT;
+    a.name = "A";
+    b.name = "B";
+    a.priority = s_rank % 2;
+    for (int i = 0; i < 10000; i++) {
+        int32_t x = s_rank, y = i;
+        bool turn = (i + s_rank) % 3 == 0;
+        tutti_request_t *ra = NULL, *rb = NULL;
+        if (turn)
+            OK (tutti_allreduce_async (&y, &y, 1, TUTTI_INT32, TUTTI_SUM,
+                                       s_world, &b, &rb));
+        OK (tutti_allreduce_async (&x, &x, 1, TUTTI_INT32, TUTTI_SUM, s_world,
+                                   &a, &ra));
+        if ((i + s_rank) % 2 && !turn)
+            OK (tutti_wait (&ra, TUTTI_FOREVER));
+        if (!turn)
+            OK (tutti_allreduce_async (&y, &y, 1, TUTTI_INT32, TUTTI_SUM,
+                                       s_world, &b, &rb));
+        OK (tutti_wait (&rb, TUTTI_FOREVER));
+        OK (tutti_wait (&ra, TUTTI_FOREVER));
+        CHECK (x == s_size * (s_size - 1) / 2 && y == i * s_size);
+    }
+}
+
+//  The same name with another type: both sides are told.
+static void
+s_named_mismatch (void)
+{
+    double x[2] = { 1, 2 };
+    tutti_call_t call = TUTTI_CALL_INIT;
+    tutti_request_t *r = NULL;
+    call.name = "gradient";
+    OK (tutti_allreduce_async (x, x, s_rank == 0 ? 1 : 2,
+                               s_rank == 0 ? TUTTI_FLOAT64 : TUTTI_FLOAT32,
+                               TUTTI_SUM, s_world, &call, &r));
+    tutti_err_t err = tutti_wait (&r, TUTTI_FOREVER);
+    CHECK (err == TUTTI_EMISMATCH);
+    CHECK (strstr (tutti_last_error (), "float64") != NULL);
+    CHECK (strstr (tutti_last_error (), "float32") != NULL);
+}
+
 typedef struct job {
     tutti_comm_t *comm;
     int rounds;
@@ -312,6 +401,9 @@ static const struct {
     { "batch", s_batch },
     { "priorities", s_priorities },
     { "opposite", s_opposite },
+    { "names", s_names },
+    { "named_orders", s_named_orders },
+    { "named_mismatch", s_named_mismatch },
     { "property", s_property },
 };
 
