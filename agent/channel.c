@@ -237,6 +237,16 @@ s_commands (ta_channel_t *self)
 
 //  -------------------------------------------------------------------- loop
 
+//  On one node only messages are the worker's; what the ranks do by themselves
+//  may end, and its slot be used again, while we look.
+static bool
+s_is_ours (ta_member_t *m, uint32_t i, uint64_t seq)
+{
+    uint8_t kind = tp_board_sig (m->board, seq)->kind;
+    return m->nodes > 1 || (kind == TP_SENDRECV &&
+                            atomic_load (&m->board->named[i].seq) == seq);
+}
+
 //  Start the op in a named slot, if all are in and it was not started before.
 static bool
 s_start_named (ta_channel_t *self, ta_member_t *m, uint32_t i)
@@ -244,7 +254,7 @@ s_start_named (ta_channel_t *self, ta_member_t *m, uint32_t i)
     uint64_t seq = atomic_load (&m->board->named[i].seq);
     if (seq == 0 || seq == m->begun[i] ||
         tp_board_slot (seq) != TP_SLOTS + i || m->ops[TP_SLOTS + i] ||
-        !tp_board_all_in (m->board, seq))
+        !tp_board_all_in (m->board, seq) || !s_is_ours (m, i, seq))
         return false;
     m->begun[i] = seq;
     ta_op_start (self, m, seq);
@@ -254,12 +264,12 @@ s_start_named (ta_channel_t *self, ta_member_t *m, uint32_t i)
 static bool
 s_scan (ta_channel_t *self, ta_member_t *m)
 {
+    bool moved = false;
     if (m->nodes == 1) {
         ta_local_scan (self, m);
-        return ta_local_run (self, m);
+        moved = ta_local_run (self, m);
     }
-    bool moved = false;
-    while (!m->failed && !m->ops[m->next % TP_SLOTS] &&
+    while (m->nodes > 1 && !m->failed && !m->ops[m->next % TP_SLOTS] &&
            tp_board_all_in (m->board, m->next)) {
         ta_op_start (self, m, m->next);
         m->next++;

@@ -33,8 +33,9 @@ typedef struct ta_seg {
     struct ta_op *op;
     bool active;
     uint32_t index;
-    uint64_t len;  //  elements of a piece; the most, if uneven
-    uint64_t *at;  //  per position: where its piece begins in WORK
+    uint64_t len;      //  elements of a piece; the most, if uneven
+    uint64_t *at;      //  per position: where its piece begins in WORK
+    uint64_t message;  //  sendrecv: elements that came
     ta_recipe_t *recipe;
     uint8_t *work, *temp;
     size_t work_bytes, temp_bytes;
@@ -55,6 +56,7 @@ typedef struct ta_op {
     uint32_t kind;  //  the even one
     uint32_t algorithm;
     uint32_t root_node;
+    uint64_t received;  //  sendrecv: elements of the message so far
     bool eager, wide, resolved;
     bool told;            //  that it has stalled
     uint64_t mark;        //  how far it was when last looked at, and
@@ -112,6 +114,8 @@ ta_recipes_destroy (ta_member_t *member);
 uint64_t
 ta_recipe_expects (const ta_recipe_t *recipe, uint32_t node, uint32_t nth);
 
+//  message.c: sendrecv, whose length the receiver learns at its end. SEND and
+//  RECV are the caller's room for the one item that there can be.
 //  pieces.c: gather, scatter and alltoall, where pieces go from rank to rank.
 bool
 ta_pieces_kind (uint32_t kind);
@@ -126,6 +130,17 @@ ta_pieces_room (const ta_op_t *op, const ta_seg_t *seg);
 tutti_err_t
 ta_pieces_items (const ta_op_t *op, const ta_seg_t *seg, tp_items_t *sends,
                  tp_items_t *recvs);
+void
+ta_message_items (const ta_op_t *op, const ta_seg_t *seg, tp_item_t *send,
+                  tp_items_t *sends, tp_item_t *recv, tp_items_t *recvs);
+//  A put of a message has COUNT elements; it has SEGMENTS, as its first tells.
+void
+ta_message_arrived (ta_op_t *op, ta_seg_t *seg, uint64_t count,
+                    uint32_t segments);
+void
+ta_message_in (ta_op_t *op, ta_seg_t *seg);
+void
+ta_message_out (ta_op_t *op, ta_seg_t *seg);
 void
 ta_pieces_in (ta_op_t *op, ta_seg_t *seg);
 void

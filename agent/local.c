@@ -220,7 +220,9 @@ s_scan_named (ta_channel_t *self, ta_member_t *m)
         uint64_t seq = atomic_load (&m->board->named[i].seq);
         if (seq == 0 || seq == m->begun[i] ||
             tp_board_slot (seq) != TP_SLOTS + i ||
-            !tp_board_all_in (m->board, seq) || !s_windows_in (m, seq))
+            !tp_board_all_in (m->board, seq) ||
+            tp_board_sig (m->board, seq)->kind == TP_SENDRECV ||
+            !s_windows_in (m, seq))
             continue;
         m->begun[i] = seq;
         s_take (self, m, seq);

@@ -92,7 +92,10 @@ s_decide (ta_channel_t *self, ta_op_t *op)
     uint64_t bytes =
         (info->uneven ? sig->count : op->geo.count * op->geo.pieces) *
         op->element;
-    op->eager = op->geo.small && s_largest_put (op) <= TP_EAGER_BYTES;
+    //  Named ops may come in another order at the peer: frames of those that
+    //  it has not called must not use up the credit of the one it waits for.
+    op->eager = op->geo.small && !(op->seq & TP_NAMED) &&
+                s_largest_put (op) <= TP_EAGER_BYTES;
     op->algorithm = (uint32_t) tp_plan_choose (&self->plan, sig->kind,
                                                (int) sig->algorithm - 1, flags,
                                                m->nodes, bytes);
@@ -108,7 +111,7 @@ ta_op_start (ta_channel_t *self, ta_member_t *member, uint64_t seq)
                          "the agent has no memory for another operation");
         return;
     }
-    op->sig = tp_board_cell (member->board, seq, 0)->deposit.sig;
+    op->sig = *tp_board_sig (member->board, seq);
     if (!tp_board_agree (member->board, seq, text)) {
         s_free (op);
         ta_channel_fail (self, member, TUTTI_EMISMATCH, text);
@@ -133,9 +136,10 @@ ta_op_start (ta_channel_t *self, ta_member_t *member, uint64_t seq)
 static bool
 s_all_ready (const ta_op_t *op, uint32_t g)
 {
+    tp_board_t *board = op->member->board;
     for (uint32_t i = 0; i < op->member->n_local; i++)
-        if (atomic_load (
-                &tp_board_cell (op->member->board, op->seq, i)->ready) <= g)
+        if (tp_board_in (board, op->seq, i) &&
+            atomic_load (&tp_board_cell (board, op->seq, i)->ready) <= g)
             return false;
     return true;
 }
@@ -297,6 +301,7 @@ s_send (ta_channel_t *self, ta_op_t *op, ta_seg_t *seg, const tp_step_t *step)
     tp_frame_t frame = s_frame (op, step->peer, TP_FRAME_PUT);
     frame.flags = op->eager ? TP_FRAME_IS_EAGER : 0;
     frame.segment = seg->index;
+    frame.grant = op->kind == TP_SENDRECV ? op->geo.segments : 0;
     frame.buf = step->dst.buf;
     frame.off = step->dst.off * op->element;
     frame.len = (uint32_t) (step->count * op->element);
@@ -361,6 +366,11 @@ s_end (ta_channel_t *self, ta_op_t *op, ta_seg_t *seg)
         ta_stage_release (self, op);
     for (uint32_t i = 0; i < m->n_local; i++) {
         tp_cell_t *cell = tp_board_cell (m->board, op->seq, i);
+        if (!tp_board_in (m->board, op->seq, i))
+            continue;
+        if (op->kind == TP_SENDRECV && op->written == op->geo.segments &&
+            op->out[i].pieces > 0)
+            atomic_store (&cell->received, op->received + 1);
         atomic_store (&cell->read, op->written);
         atomic_store (&cell->written, op->written);
         ta_channel_wake (self, m, i);

@@ -201,8 +201,11 @@ s_put_arrived (ta_channel_t *self, ta_member_t *member, uint32_t node,
     ta_credit_t *credit = &member->credit[node];
     ta_parcel_t *parcel =
         frame->len > 0 ? s_parcel_of (credit, payload) : NULL;
-    if (seg && seg->op->geo.info->uneven &&
-        !s_length_fits (self, member, node, seg, frame))
+    if (seg && seg->op->kind == TP_SENDRECV)
+        ta_message_arrived (seg->op, seg, frame->len / seg->op->element,
+                            frame->grant);
+    else if (seg && seg->op->geo.info->uneven &&
+             !s_length_fits (self, member, node, seg, frame))
         return;
     if (seg) {
         uint8_t *to = parcel ? s_inside (seg, frame) : NULL;

@@ -56,6 +56,12 @@ s_fill (ta_recipe_t *self, const ta_op_t *op, const ta_seg_t *seg)
         what.blocks = &m->blocks;
     uint64_t *parts = NULL;
     tutti_err_t err = TUTTI_OK;
+    if (op->kind == TP_SENDRECV) {
+        tp_item_t send, recv;
+        what.count = seg->len;
+        ta_message_items (op, seg, &send, &what.sends, &recv, &what.recvs);
+        return tp_schedule_make (&self->schedule, &what);
+    }
     if (ta_pieces_kind (op->kind)) {
         what.count = what.temp = ta_pieces_room (op, seg);
         err = ta_pieces_items (op, seg, &what.sends, &what.recvs);

@@ -70,6 +70,21 @@ s_words (ta_channel_t *self, ta_op_t *op, uint32_t i)
     return TUTTI_OK;
 }
 
+//  A message is as long as its sender says; a receiver alone finds out.
+static tutti_err_t
+s_measure_message (ta_op_t *op)
+{
+    const ta_member_t *m = op->member;
+    uint64_t most = UINT64_MAX;
+    for (uint32_t i = 0; i < m->n_local; i++)
+        if (tp_board_in (m->board, op->seq, i) && op->in[i].pieces > 0)
+            most = op->in[i].counts[0];
+    if (most < UINT64_MAX)
+        return tp_geo_stretch (&op->geo, most) ? TUTTI_EPROTO : TUTTI_OK;
+    op->geo.segments = 1;  //  the first put tells how many there are
+    return TUTTI_OK;
+}
+
 //  How many segments the largest piece needs, and whether what stays on this
 //  node fits; what does not shows when it arrives.
 static tutti_err_t
@@ -87,13 +102,15 @@ s_measure (ta_op_t *op, char *text)
         most = out > most ? out : most;
         known[m->local[i]] = op->in[i];
     }
-    bool fits = true;
-    for (uint32_t i = 0; fits && i < m->n_local; i++)
+    bool fits = true, message = op->kind == TP_SENDRECV;
+    for (uint32_t i = 0; fits && !message && i < m->n_local; i++)
         fits = tk_work_fits (&op->geo, &op->sig, known, &op->out[i],
                              m->local[i], text);
     free (known);
     if (!fits)
         return TUTTI_EMISMATCH;
+    if (message)
+        return s_measure_message (op);
     return tp_geo_stretch (&op->geo, most) ? TUTTI_EPROTO : TUTTI_OK;
 }
 
@@ -119,6 +136,8 @@ ta_stage_resolve (ta_channel_t *self, ta_op_t *op, char *text)
         op->deposit[i] =
             tp_board_cell (op->member->board, op->seq, i)->deposit;
     for (uint32_t i = 0; i < n && !err; i++) {
+        if (!tp_board_in (op->member->board, op->seq, i))
+            continue;
         err = s_words (self, op, i);
         if (!err)
             err = s_side (self, op, i, true);
@@ -269,7 +288,9 @@ s_root_in (ta_op_t *op, ta_seg_t *seg)
 tutti_err_t
 ta_stage_in (ta_op_t *op, ta_seg_t *seg)
 {
-    if (ta_pieces_kind (op->kind))
+    if (op->kind == TP_SENDRECV)
+        ta_message_in (op, seg);
+    else if (ta_pieces_kind (op->kind))
         ta_pieces_in (op, seg);
     else if (seg->len == 0)
         return TUTTI_OK;
@@ -348,6 +369,10 @@ s_average (ta_op_t *op, ta_seg_t *seg)
 void
 ta_stage_out (ta_op_t *op, ta_seg_t *seg)
 {
+    if (op->kind == TP_SENDRECV) {
+        ta_message_out (op, seg);
+        return;
+    }
     if (ta_pieces_kind (op->kind)) {
         ta_pieces_out (op, seg);
         return;

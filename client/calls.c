@@ -499,6 +499,67 @@ tutti_batch_end (tutti_comm_t *handle)
     return err;
 }
 
+//  A message, from ROOT; the other side is PEER.
+static tutti_err_t
+s_message (tutti_comm_t *handle, tl_call_t *call, int peer, uint32_t tag,
+           bool sends)
+{
+    int rank = tutti_comm_rank (handle), size = tutti_comm_size (handle);
+    if (rank < 0)
+        return (tutti_err_t) rank;
+    if (peer < 0 || peer >= size || peer == rank)
+        return tl_error (TUTTI_EINVAL,
+                         "%s: peer %d is no other rank of a comm of %d",
+                         sends ? "send" : "recv", peer, size);
+    call->sig.root = sends ? rank : peer;
+    call->peer = (uint32_t) peer;
+    call->tag = tag;
+    return TUTTI_OK;
+}
+
+#define SEND                                                                  \
+    s_callv (TP_SENDRECV, buf, s_one (count), NULL, s_one (0), TYPE, 0, -1)
+#define RECV                                                                  \
+    s_callv (TP_SENDRECV, NULL, s_one (0), buf, s_one (count), TYPE, 0, -1)
+
+tutti_err_t
+tutti_send (const void *buf, size_t count, tutti_dtype_t dtype, int peer,
+            uint32_t tag, tutti_comm_t *comm)
+{
+    tl_call_t call = SEND;
+    tutti_err_t err = s_message (comm, &call, peer, tag, true);
+    return err ? err : s_blocking (comm, &call);
+}
+
+tutti_err_t
+tutti_send_async (const void *buf, size_t count, tutti_dtype_t dtype, int peer,
+                  uint32_t tag, tutti_comm_t *comm,
+                  const tutti_call_t *options, tutti_request_t **request_p)
+{
+    tl_call_t call = SEND;
+    tutti_err_t err = s_message (comm, &call, peer, tag, true);
+    return err ? err : s_async (comm, &call, options, request_p);
+}
+
+tutti_err_t
+tutti_recv (void *buf, size_t count, tutti_dtype_t dtype, int peer,
+            uint32_t tag, tutti_comm_t *comm)
+{
+    tl_call_t call = RECV;
+    tutti_err_t err = s_message (comm, &call, peer, tag, false);
+    return err ? err : s_blocking (comm, &call);
+}
+
+tutti_err_t
+tutti_recv_async (void *buf, size_t count, tutti_dtype_t dtype, int peer,
+                  uint32_t tag, tutti_comm_t *comm,
+                  const tutti_call_t *options, tutti_request_t **request_p)
+{
+    tl_call_t call = RECV;
+    tutti_err_t err = s_message (comm, &call, peer, tag, false);
+    return err ? err : s_async (comm, &call, options, request_p);
+}
+
 #define BARRIER s_call (TP_BARRIER, NULL, NULL, 0, TUTTI_UINT8, 0, -1)
 
 tutti_err_t

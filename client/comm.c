@@ -250,6 +250,8 @@ s_info (const tl_request_t *request, tutti_request_info_t *info)
     info->err = request->err;
     info->epoch = request->comm->board->epoch;
     info->bytes = request->bytes;
+    info->recv_count =
+        request->learned ? request->received : request->geo.count;
 }
 
 //  The lock is released around each callback, so it may start new ops. A

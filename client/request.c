@@ -92,8 +92,8 @@ tl_request_announce (tl_request_t *self)
     if (comm->batch)  //  its end tells of all
         return;
     tl_comm_wake (comm);
-    bool ring = !comm->single;
-    if (comm->single && tp_board_all_in (comm->board, self->seq))
+    bool ring = self->by_worker;
+    if (!ring && tp_board_all_in (comm->board, self->seq))
         for (uint32_t i = 0; i < comm->board->n_local && !ring; i++)
             ring = tp_board_cell (comm->board, self->seq, i)->deposit.async;
     if (ring)
@@ -142,7 +142,7 @@ static uint32_t
 s_window_limit (const tl_request_t *self)
 {
     uint32_t gone;
-    if (self->comm->single)
+    if (!self->by_worker)
         gone = s_least_read (self);
     else
         gone = self->deposit.out_where == TP_WHERE_WINDOW
@@ -170,16 +170,19 @@ s_feed (tl_request_t *self)
     if (self->deposit.in_where == TP_WHERE_WINDOW)
         s_copy_segment (self, self->fed, true);
     self->fed++;
-    atomic_store (&self->cell->ready, self->fed);
+    //  A message may be longer than what there is room for.
+    bool rest =
+        self->sig.kind == TP_SENDRECV && self->fed == self->geo.segments;
+    atomic_store (&self->cell->ready, rest ? UINT32_MAX : self->fed);
     tl_request_announce (self);
     return true;
 }
 
 static bool
-s_take (tl_request_t *self)
+s_take (tl_request_t *self, uint32_t written)
 {
     if (self->deposit.out_where != TP_WHERE_WINDOW ||
-        self->taken >= atomic_load (&self->cell->written))
+        self->taken >= self->geo.segments || self->taken >= written)
         return false;
     s_copy_segment (self, self->taken, false);
     self->taken++;
@@ -231,6 +234,24 @@ s_log_op (const tl_request_t *self)
                     (long long) (self->done_ns - self->started_ns) / 1000);
 }
 
+//  A message that was longer than the buffer: only this op has failed.
+static void
+s_check_length (tl_request_t *self)
+{
+    char text[160];
+    if (!self->learned || self->received <= self->out.counts[0])
+        return;
+    snprintf (text, sizeof text,
+              "rank %d sent %llu elements, recv has room for %llu; the first "
+              "%llu are there",
+              self->sig.root, (unsigned long long) self->received,
+              (unsigned long long) self->out.counts[0],
+              (unsigned long long) self->out.counts[0]);
+    self->err = TUTTI_ETRUNC;
+    free (self->text);
+    self->text = strdup (text);
+}
+
 static void
 s_finish (tl_request_t *self)
 {
@@ -249,6 +270,7 @@ s_finish (tl_request_t *self)
                     tp_geo_out (&self->geo, &side, comm->rank, 0, 0), bytes);
     }
     self->err = TUTTI_OK;
+    s_check_length (self);
     s_give_window (self);
     tl_request_give_words (self);
     tl_comm_leave (comm, self->seq);
@@ -408,12 +430,33 @@ s_step_single (tl_request_t *self, bool waiting)
     return result != TK_WORK_BLOCKED;
 }
 
+//  How long the message is: told before its last segment is.
+static void
+s_learn (tl_request_t *self)
+{
+    if (self->sig.kind != TP_SENDRECV || self->out.pieces == 0 ||
+        self->learned)
+        return;
+    uint64_t told = atomic_load (&self->cell->received);
+    if (told == 0)
+        return;
+    uint64_t room = self->out.counts[0];
+    self->learned = true;
+    self->received = told - 1;
+    if (self->received < room)
+        self->words[0] = self->received;  //  the count of the output
+    tp_geo_stretch (&self->geo, self->received < room ? self->received : room);
+}
+
 static bool
 s_step_nodes (tl_request_t *self)
 {
-    if (s_take (self))
+    uint32_t written = atomic_load (&self->cell->written);
+    s_learn (self);
+    if (s_take (self, written))
         return true;
-    if (atomic_load (&self->cell->written) < self->geo.segments ||
+    bool recv = self->sig.kind == TP_SENDRECV && self->out.pieces > 0;
+    if ((recv && !self->learned) || written < self->geo.segments ||
         (self->deposit.out_where == TP_WHERE_WINDOW &&
          self->taken < self->geo.segments))
         return false;
@@ -430,7 +473,7 @@ s_gather (tl_request_t *self)
     char text[TP_TEXT_MAX];
     if (!tp_board_agree (board, self->seq, text))
         tp_board_fail (board, TUTTI_EMISMATCH, text);
-    else if (self->geo.info->uneven &&
+    else if (self->geo.info->uneven && self->sig.kind != TP_SENDRECV &&
              tp_geo_stretch (&self->geo, tp_board_most (board, self->seq)))
         tp_board_fail (board, TUTTI_EPROTO,
                        "a rank has counts that cannot be");
@@ -452,8 +495,8 @@ tl_request_step (tl_request_t *self, bool waiting)
     bool moved = s_feed (self);
     if (self->state == TL_GATHERING)
         return s_gather (self) || moved;
-    return (self->comm->single ? s_step_single (self, waiting)
-                               : s_step_nodes (self)) ||
+    return (self->by_worker ? s_step_nodes (self)
+                            : s_step_single (self, waiting)) ||
            moved;
 }
 

@@ -35,6 +35,7 @@ typedef struct tl_call {
     tl_list_t in_list, out_list;  //  of an uneven op
     uint64_t *words;              //  made of them (geo.h), else NULL
     double scale;                 //  of a PREMUL_SUM
+    uint32_t peer, tag;           //  of a send or recv
     bool async;
     int timeout_ms;  //  0: the session's
     int priority;
@@ -59,6 +60,9 @@ struct tl_request {
     uint64_t *words;    //  in staging, if uneven
     uint64_t bytes;     //  of a piece; of an uneven op the larger buffer
     uint64_t in_bytes;  //  of the whole input
+    uint64_t received;  //  elements that a recv got
+    bool by_worker;     //  ranks do no work: many nodes, or a message
+    bool learned;       //  how long the message is
     tp_side_t window;   //  my window, base NULL: none yet
     uint64_t window_bytes;
     uint32_t fed;    //  segments copied in

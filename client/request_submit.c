@@ -5,6 +5,7 @@
 #include "client/comm.h"
 #include "client/error.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +42,7 @@ static void
 s_place_out (tl_request_t *self)
 {
     tp_deposit_t *d = &self->deposit;
-    bool single = self->comm->single;
+    bool single = !self->by_worker;
     uint64_t bytes = tp_geo_bytes (&self->geo, &self->out);
     d->out_where = single ? TP_WHERE_PRIVATE : TP_WHERE_WINDOW;
     if (!self->out.base || self->out.pieces == 0)
@@ -90,6 +91,8 @@ s_fill (tl_request_t *self, const tl_call_t *call)
 {
     tl_session_t *session = self->comm->session;
     self->sig = call->sig;
+    self->by_worker = !self->comm->single || call->sig.kind == TP_SENDRECV;
+    self->deposit.peer = call->peer;
     tp_geo_sides (&self->geo, &self->sig, self->comm->rank, self->words,
                   &self->in, &self->out);
     self->in.where = self->out.where = TP_WHERE_PRIVATE;
@@ -136,10 +139,10 @@ s_wait_round (tl_comm_t *comm, int64_t *limit_ns)
 //  The seq of the next op: the next number or, for a named one, what the first
 //  local rank with that name has made. 0: there is no room.
 static uint64_t
-s_next_seq (tl_comm_t *comm, uint64_t key)
+s_next_seq (tl_comm_t *comm, uint64_t key, uint32_t want)
 {
     if (key)
-        return tp_board_name (comm->board, key);
+        return tp_board_name (comm->board, key, want);
     bool room = tp_board_room (comm->board, comm->seq + 1);
     return room ? comm->seq + 1 : 0;
 }
@@ -147,10 +150,10 @@ s_next_seq (tl_comm_t *comm, uint64_t key)
 //  Ring slots are used again in turn, named ones when all have left: work
 //  until there is one.
 static tutti_err_t
-s_await_room (tl_comm_t *comm, uint64_t key, uint64_t *seq_p)
+s_await_room (tl_comm_t *comm, uint64_t key, uint32_t want, uint64_t *seq_p)
 {
     int64_t limit = 0;
-    while ((*seq_p = s_next_seq (comm, key)) == 0) {
+    while ((*seq_p = s_next_seq (comm, key, want)) == 0) {
         tutti_err_t err = s_wait_round (comm, &limit);
         if (err == TUTTI_EAGAIN)
             return tl_error (TUTTI_EAGAIN,
@@ -251,20 +254,49 @@ s_prepare (tl_request_t *self, const tl_call_t *call)
     return err;
 }
 
+//  Messages are numbered by sender, receiver and tag: a name that no program
+//  gives.
+static const char *
+s_name (const tl_comm_t *comm, const tl_call_t *call, char *room, size_t len)
+{
+    bool sends = call->sig.root == (int32_t) comm->rank;
+    if (call->sig.kind != TP_SENDRECV)
+        return call->name;
+    snprintf (room, len, "\n%u>%u#%u", sends ? comm->rank : call->peer,
+              sends ? call->peer : comm->rank, call->tag);
+    return room;
+}
+
+//  Local ranks that take part.
+static uint32_t
+s_want (const tl_comm_t *comm, const tl_call_t *call)
+{
+    uint32_t n = comm->board->n_local;
+    if (call->sig.kind != TP_SENDRECV)
+        return n;
+    for (uint32_t i = 0; i < n; i++)
+        if (tp_board_rank (comm->board, i)->rank == call->peer)
+            return 2;
+    return 1;
+}
+
 //  The last thing that can fail: a place taken must be used.
 static tutti_err_t
 s_take_place (tl_request_t *self, const tl_call_t *call)
 {
     tl_comm_t *comm = self->comm;
-    if (!call->name)
-        return s_await_room (comm, 0, &self->seq);
-    uint64_t *count = tl_names_count (&comm->names, call->name);
+    char room[48];
+    uint32_t want = s_want (comm, call);
+    const char *name = s_name (comm, call, room, sizeof room);
+    if (!name)
+        return s_await_room (comm, 0, want, &self->seq);
+    uint64_t *count = tl_names_count (&comm->names, name);
     if (!count)
         return tl_error (TUTTI_ENOMEM, "out of memory");
-    uint64_t key = tp_board_key (call->name, ++*count);
-    tutti_err_t err = s_await_room (comm, key, &self->seq);
+    uint64_t key = tp_board_key (name, ++*count);
+    tutti_err_t err = s_await_room (comm, key, want, &self->seq);
     if (err)  //  it was none; other threads may have moved the table
-        --*tl_names_count (&comm->names, call->name);
+        --*tl_names_count (&comm->names, name);
     return err;
 }
 

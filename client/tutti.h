@@ -251,6 +251,14 @@ TUTTI_COLL (gatherv, const void *send, size_t send_count, void *recv, const size
 TUTTI_COLL (scatterv, const void *send, const size_t *counts, const size_t *displs, void *recv, size_t recv_count, tutti_dtype_t dtype, int root);
 TUTTI_COLL (alltoallv, const void *send, const size_t *send_counts, const size_t *send_displs, void *recv, const size_t *recv_counts, const size_t *recv_displs, tutti_dtype_t dtype);
 
+//  A message to one other rank, and from it. Messages are numbered per sender,
+//  receiver and tag, apart from the other calls. A send ends when the message
+//  has been taken. What is longer than COUNT gives the receiver TUTTI_ETRUNC,
+//  with the first COUNT elements; of a shorter one tutti_request_info and the
+//  callback tell recv_count.
+TUTTI_COLL (send, const void *buf, size_t count, tutti_dtype_t dtype, int peer, uint32_t tag);
+TUTTI_COLL (recv, void *buf, size_t count, tutti_dtype_t dtype, int peer, uint32_t tag);
+
 //  Nobody leaves before all have come.
 tutti_err_t tutti_barrier (tutti_comm_t *comm);
 tutti_err_t tutti_barrier_async (tutti_comm_t *comm, const tutti_call_t *call, tutti_request_t **request_p);

@@ -233,7 +233,7 @@ tutti_request_info (tutti_request_t *request, tutti_request_info_t *info)
     int64_t start = self->started_ns ? self->started_ns : now;
     info->seq = self->seq;
     info->bytes = self->bytes;
-    info->recv_count = self->geo.count;
+    info->recv_count = self->learned ? self->received : self->geo.count;
     info->queued_us = 0;
     info->waited_us = (uint64_t) (start - self->submitted_ns) / 1000;
     info->moved_us = (uint64_t) (now - start) / 1000;

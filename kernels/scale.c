@@ -79,8 +79,8 @@ tk_scale_ok (tutti_dtype_t dtype, double factor)
     if (!isfinite (factor))
         return false;
     bool integer = dtype <= TUTTI_UINT64;
-    return !integer ||
-           (fabs (factor) < 9007199254740992.0 && factor == trunc (factor));
+    return !integer || (fabs (factor) < 9007199254740992.0 &&
+                        factor == (double) (int64_t) factor);
 }
 
 static void

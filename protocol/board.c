@@ -94,7 +94,7 @@ s_lock (tp_board_t *self)
 }
 
 uint64_t
-tp_board_name (tp_board_t *self, uint64_t key)
+tp_board_name (tp_board_t *self, uint64_t key, uint32_t want)
 {
     tp_named_t *free_place = NULL;
     uint64_t seq = 0;
@@ -113,6 +113,7 @@ tp_board_name (tp_board_t *self, uint64_t key)
         seq = TP_NAMED | ++free_place->uses * TP_SLOTS | slot;
         free_place->key = key;
         free_place->left = 0;
+        free_place->want = want;
         atomic_store (&free_place->seq, seq);
     }
     atomic_store (&self->lock, 0);
@@ -125,7 +126,7 @@ tp_board_unname (tp_board_t *self, uint64_t seq)
     tp_named_t *named = &self->named[seq % TP_SLOTS];
     if (!s_lock (self))
         return;
-    if (++named->left == self->n_local)
+    if (++named->left == named->want)
         atomic_store (&named->seq, 0);
     atomic_store (&self->lock, 0);
 }
@@ -192,26 +193,55 @@ tp_board_deposit (tp_board_t *self, uint64_t seq, uint32_t local,
     atomic_store_explicit (&cell->ready, ready, memory_order_relaxed);
     atomic_store_explicit (&cell->read, 0, memory_order_relaxed);
     atomic_store_explicit (&cell->written, 0, memory_order_relaxed);
+    atomic_store_explicit (&cell->received, 0, memory_order_relaxed);
     //  Sequentially consistent: pairs with tp_wake_arm of a sleeper.
     atomic_store (&cell->seq, seq);
 }
 
 bool
+tp_board_in (tp_board_t *self, uint64_t seq, uint32_t local)
+{
+    return atomic_load (&tp_board_cell (self, seq, local)->seq) == seq;
+}
+
+bool
 tp_board_all_in (tp_board_t *self, uint64_t seq)
 {
-    for (uint32_t i = 0; i < self->n_local; i++)
-        if (atomic_load (&tp_board_cell (self, seq, i)->seq) != seq)
-            return false;
-    return true;
+    uint32_t want = self->n_local, in = 0;
+    if (seq & TP_NAMED)
+        want = self->named[seq % TP_SLOTS].want;
+    for (uint32_t i = 0; i < self->n_local; i++) {
+        in += tp_board_in (self, seq, i);
+        if (in <= i && want == self->n_local)
+            return false;  //  all must be, and one is not
+    }
+    return in >= want;
+}
+
+static uint32_t
+s_first_in (tp_board_t *self, uint64_t seq)
+{
+    uint32_t first = 0;
+    while (first + 1 < self->n_local && !tp_board_in (self, seq, first))
+        first++;
+    return first;
+}
+
+const tp_sig_t *
+tp_board_sig (tp_board_t *self, uint64_t seq)
+{
+    return &tp_board_cell (self, seq, s_first_in (self, seq))->deposit.sig;
 }
 
 bool
 tp_board_agree (tp_board_t *self, uint64_t seq, char *text)
 {
-    const tp_sig_t *first = &tp_board_cell (self, seq, 0)->deposit.sig;
-    for (uint32_t i = 1; i < self->n_local; i++) {
+    uint32_t one = s_first_in (self, seq);
+    const tp_sig_t *first = &tp_board_cell (self, seq, one)->deposit.sig;
+    for (uint32_t i = one + 1; i < self->n_local; i++) {
         const tp_sig_t *other = &tp_board_cell (self, seq, i)->deposit.sig;
-        if (memcmp (first, other, sizeof *first) == 0)
+        if (!tp_board_in (self, seq, i) ||
+            memcmp (first, other, sizeof *first) == 0)
             continue;
         char a[128], b[128], what[32];
         tp_sig_text (first, a, sizeof a);
@@ -220,7 +250,7 @@ tp_board_agree (tp_board_t *self, uint64_t seq, char *text)
                   "%s: rank %u called %s; rank %u called %s; "
                   "all ranks must make the same calls in the same order",
                   tp_board_op_text (seq, what, sizeof what),
-                  tp_board_rank (self, 0)->rank, a,
+                  tp_board_rank (self, one)->rank, a,
                   tp_board_rank (self, i)->rank, b);
         return false;
     }
@@ -233,7 +263,8 @@ tp_board_most (tp_board_t *self, uint64_t seq)
     uint64_t most = 0;
     for (uint32_t i = 0; i < self->n_local; i++) {
         uint64_t own = tp_board_cell (self, seq, i)->deposit.most;
-        most = own > most ? own : most;
+        if (tp_board_in (self, seq, i) && own > most)
+            most = own;
     }
     return most;
 }

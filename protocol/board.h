@@ -61,6 +61,7 @@ typedef struct tp_deposit {
     uint32_t async;  //  the caller did not wait at once
     int32_t priority;
     double scale;    //  of the input, before a PREMUL_SUM
+    uint32_t peer;   //  sendrecv: the other rank
     uint64_t stamp;  //  arrival, ticks of this node
 } tp_deposit_t;
 
@@ -71,6 +72,9 @@ typedef struct tp_cell {
     _Atomic uint32_t ready;
     _Atomic uint32_t read;
     _Atomic uint32_t written;
+    //  sendrecv: 1 + elements of the whole message, once the receiver's node
+    //  knows; before the last of `written`.
+    _Atomic uint64_t received;
 } tp_cell_t;
 
 //  Finished ops of a rank by kind; buckets of duration end at 10 us, 100 us,
@@ -94,7 +98,8 @@ typedef struct tp_board_rank {
 typedef struct tp_named {
     _Atomic uint64_t seq;  //  0: free
     uint64_t key, uses;
-    uint32_t left, pad;  //  local ranks that have left it
+    uint32_t left;  //  local ranks that have left it,
+    uint32_t want;  //  of so many that take part
 } tp_named_t;
 
 typedef struct tp_board {
@@ -145,10 +150,11 @@ tp_board_slot (uint64_t seq);
 uint64_t
 tp_board_key (const char *name, uint64_t occurrence);
 
-//  The seq of the named op KEY on this node; 0: all slots are in use, or the
-//  comm has ended. Then each local rank leaves it once.
+//  The seq of the named op KEY on this node, in which WANT local ranks take
+//  part; 0: all slots are in use, or the comm has ended. Then each of them
+//  leaves it once.
 uint64_t
-tp_board_name (tp_board_t *self, uint64_t key);
+tp_board_name (tp_board_t *self, uint64_t key, uint32_t want);
 void
 tp_board_unname (tp_board_t *self, uint64_t seq);
 
@@ -169,9 +175,15 @@ void
 tp_board_deposit (tp_board_t *self, uint64_t seq, uint32_t local,
                   const tp_deposit_t *deposit, uint32_t ready);
 
-//  Whether all local ranks have deposited SEQ.
+//  Whether local rank LOCAL has deposited SEQ; whether all that take part did.
+bool
+tp_board_in (tp_board_t *self, uint64_t seq, uint32_t local);
 bool
 tp_board_all_in (tp_board_t *self, uint64_t seq);
+
+//  The signature of the first local rank in SEQ.
+const tp_sig_t *
+tp_board_sig (tp_board_t *self, uint64_t seq);
 
 //  Compare the signatures of SEQ, all of whose deposits are in. True: equal.
 //  False: TEXT (TP_TEXT_MAX) names both sides.

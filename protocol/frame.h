@@ -54,7 +54,7 @@ typedef struct tp_frame {
     uint32_t segment;
     uint32_t buf;    //  tp_buf_t: place of the payload at the receiver
     uint64_t off;    //  bytes
-    uint32_t grant;  //  GRANT: segments
+    uint32_t grant;  //  GRANT: segments; PUT of a sendrecv: all its segments
     uint32_t eager;  //  eager frames of this comm received so far, all types
     tp_sig_t sig;
     uint64_t number;

@@ -21,7 +21,10 @@ static const struct {
     [TP_DISSEMINATION] = { "dissemination", tp_make_dissemination, { 1 } },
     [TP_PAIRWISE] = { "pairwise",
                       tp_make_pairwise,
-                      { 0, 0, 0, 0, 0, 0, 1, 1, 1 } },
+                      { [TP_GATHER] = 1,
+                        [TP_SCATTER] = 1,
+                        [TP_ALLTOALL] = 1,
+                        [TP_SENDRECV] = 1 } },
 };
 
 bool

@@ -91,7 +91,7 @@ typedef struct tp_schedule {
 //                    filled, on return all are
 //    reduce          parts NULL; the result is in WORK of root, in the others'
 //                    it is undefined
-//    gather, scatter, alltoall
+//    gather, scatter, alltoall, sendrecv
 //                    what moves is listed: sends of this node, and for each
 //                    what the peer's list says of it in recvs, in the same
 //                    order. WORK has count elements, TEMP temp

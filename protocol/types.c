@@ -38,6 +38,8 @@ static const tp_kind_info_t s_kinds[TP_KINDS] = {
     [TP_SCATTERV] = { "scatterv", EACH, ROOT, ONE, ALL, 0, 1, 1, TP_SCATTER },
     [TP_ALLTOALLV] = { "alltoallv", EACH, ALL, EACH, ALL, 0, 0, 1,
                        TP_ALLTOALL },
+    [TP_SENDRECV] = { "sendrecv", ONE, ROOT, ONE, OTHERS, 0, 1, 1,
+                      TP_SENDRECV },
 };
 
 #undef NONE

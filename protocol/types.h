@@ -39,6 +39,7 @@ typedef enum tp_kind {
     TP_GATHERV,
     TP_SCATTERV,
     TP_ALLTOALLV,
+    TP_SENDRECV,  //  from root to one other rank
     TP_KINDS
 } tp_kind_t;
 

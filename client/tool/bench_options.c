@@ -286,6 +286,11 @@ s_collective (bench_options_t *self, int argc, char **argv, int at)
     if (kind < 0)
         tool_error ("bench: no collective \"%s\"; did you mean %s?", argv[at],
                     tool_nearest (argv[at], names, TP_KINDS));
+    else if (kind == TP_SENDRECV) {
+        tool_error ("bench: messages are not measured here; use broadcast "
+                    "with two ranks");
+        return false;
+    }
     else if (tp_kind_info (kind)->uneven) {
         tool_error ("bench: %s is measured with equal counts: as %s", argv[at],
                     tp_kind_name ((int) tp_kind_info (kind)->even));

@@ -42,6 +42,7 @@ def test_api(check, nodes):
                                    'lists_differ', 'cancel', 'batch',
                                    'priorities', 'opposite', 'property',
                                    'names', 'named_orders', 'named_mismatch',
+                                   'named_ahead',
                                    'defaults'])
 @pytest.mark.parametrize('nodes', [1, 2, 3])
 def test_ops(check, nodes):
@@ -55,3 +56,12 @@ def test_property_to_the_bit(nodes):
     result = tutti_run(5, nodes, [OPS, 'property'],
                        env={'TUTTI_REPRODUCIBLE': '1'})
     assert result.status == 0, result
+
+
+@pytest.mark.parametrize('check', ['ring', 'tags', 'lengths', 'mismatch'])
+@pytest.mark.parametrize('nodes', [1, 2, 4])
+def test_messages(check, nodes):
+    result = tutti_run(4, nodes, [os.path.join(BUILD, 'tests', 'messages'),
+                                  check], timeout=60)
+    assert result.status == 0, result
+    assert result.out == 'ok\n' * 4, result

@@ -3,29 +3,12 @@
 //  Run by tests/integration/test_api.py under tutti run. Prints "ok" and ends
 //  with 0, or says what was wrong.
 
-#include <tutti.h>
+#include "tests/programs/check.h"
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-static int s_rank, s_size;
-static tutti_comm_t *s_world;
-
-#define CHECK(what)                                                           \
-    do {                                                                      \
-        if (!(what)) {                                                        \
-            fprintf (stderr, "rank %d line %d: %s (%s)\n", s_rank, __LINE__,  \
-                     #what, tutti_last_error ());                             \
-            exit (1);                                                         \
-        }                                                                     \
-    } while (0)
-#define OK(call) CHECK ((call) == TUTTI_OK)
 
 static int
 s_sum (tutti_comm_t *comm, int value)
@@ -434,10 +417,7 @@ s_rounds (void)
     CHECK (s_fds () == before);
 }
 
-static const struct {
-    const char *name;
-    void (*run) (void);
-} s_checks[] = {
+static const check_t s_checks[] = {
     { "split", s_split },       { "misuse", s_misuse },
     { "requests", s_requests }, { "many", s_many },
     { "counts", s_counts },     { "abort", s_abort },
@@ -452,17 +432,5 @@ static const struct {
 int
 main (int argc, char **argv)
 {
-    OK (tutti_init (NULL, &s_world));
-    s_rank = tutti_comm_rank (s_world);
-    s_size = tutti_comm_size (s_world);
-    for (size_t i = 0; i < sizeof s_checks / sizeof *s_checks; i++)
-        if (argc == 2 && strcmp (argv[1], s_checks[i].name) == 0) {
-            s_checks[i].run ();
-            OK (tutti_finalize (&s_world));
-            CHECK (s_world == NULL);
-            printf ("ok\n");
-            return 0;
-        }
-    fprintf (stderr, "api: which check?\n");
-    return 2;
+    return s_main (argc, argv, s_checks, sizeof s_checks / sizeof *s_checks);
 }

@@ -1,31 +1,9 @@
 //  tests/programs/ops.c - a rank that checks calls and requests; argv[1] names
 //  the check. As api.c.
 
-#include <tutti.h>
+#include "tests/programs/check.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-static int s_rank, s_size;
-static tutti_comm_t *s_world;
-
-#define CHECK(what)                                                           \
-    do {                                                                      \
-        if (!(what)) {                                                        \
-            fprintf (stderr, "rank %d line %d: %s (%s)\n", s_rank, __LINE__,  \
-                     #what, tutti_last_error ());                             \
-            exit (1);                                                         \
-        }                                                                     \
-    } while (0)
-#define OK(call) CHECK ((call) == TUTTI_OK)
-#define SAYS(call, err, words)                                                \
-    do {                                                                      \
-        CHECK ((call) == (err));                                              \
-        CHECK (strstr (tutti_last_error (), words) != NULL);                  \
-    } while (0)
 
 #define MAX_RANKS 16
 
@@ -292,13 +270,41 @@ s_named_mismatch (void)
     tutti_call_t call = TUTTI_CALL_INIT;
     tutti_request_t *r = NULL;
     call.name = "gradient";
-    OK (tutti_allreduce_async (x, x, s_rank == 0 ? 1 : 2,
-                               s_rank == 0 ? TUTTI_FLOAT64 : TUTTI_FLOAT32,
-                               TUTTI_SUM, s_world, &call, &r));
-    tutti_err_t err = tutti_wait (&r, TUTTI_FOREVER);
+    tutti_err_t err = tutti_allreduce_async (
+        x, x, s_rank == 0 ? 1 : 2, s_rank == 0 ? TUTTI_FLOAT64 : TUTTI_FLOAT32,
+        TUTTI_SUM, s_world, &call, &r);
+    if (!err)  //  else the others have found out already
+        err = tutti_wait (&r, TUTTI_FOREVER);
     CHECK (err == TUTTI_EMISMATCH);
     CHECK (strstr (tutti_last_error (), "float64") != NULL);
     CHECK (strstr (tutti_last_error (), "float32") != NULL);
+}
+
+//  Rank 0 submits many before the one that the others wait for first: what
+//  they have not called must not be in its way.
+static void
+s_named_ahead (void)
+{
+    enum { N = 40 };
+    int32_t x[N];
+    tutti_request_t *r[N] = { NULL };
+    for (int round = 0; round < 100; round++) {
+        for (int k = 0; k < N; k++) {
+            int i = s_rank == 0 ? N - 1 - k : k;
+            char name[16];
+            tutti_call_t call = TUTTI_CALL_INIT;
+            snprintf (name, sizeof name, "n%d", i);
+            call.name = name;
+            x[i] = s_rank;
+            OK (tutti_allreduce_async (&x[i], &x[i], 1, TUTTI_INT32, TUTTI_SUM,
+                                       s_world, &call, &r[i]));
+            if (s_rank > 0)
+                OK (tutti_wait (&r[i], TUTTI_FOREVER));
+        }
+        OK (tutti_wait_all (r, N, TUTTI_FOREVER));
+        for (int i = 0; i < N; i++)
+            CHECK (x[i] == s_size * (s_size - 1) / 2);
+    }
 }
 
 typedef struct job {
@@ -389,10 +395,7 @@ s_property (void)
         }
 }
 
-static const struct {
-    const char *name;
-    void (*run) (void);
-} s_checks[] = {
+static const check_t s_checks[] = {
     { "refused", s_refused },
     { "counts_differ", s_counts_differ },
     { "counts_short", s_counts_short },
@@ -403,6 +406,7 @@ static const struct {
     { "opposite", s_opposite },
     { "names", s_names },
     { "named_orders", s_named_orders },
+    { "named_ahead", s_named_ahead },
     { "named_mismatch", s_named_mismatch },
     { "property", s_property },
 };
@@ -429,16 +433,5 @@ main (int argc, char **argv)
 {
     if (argc == 2 && strcmp (argv[1], "defaults") == 0)
         return s_defaults ();
-    OK (tutti_init (NULL, &s_world));
-    s_rank = tutti_comm_rank (s_world);
-    s_size = tutti_comm_size (s_world);
-    for (size_t i = 0; i < sizeof s_checks / sizeof *s_checks; i++)
-        if (argc == 2 && strcmp (argv[1], s_checks[i].name) == 0) {
-            s_checks[i].run ();
-            OK (tutti_finalize (&s_world));
-            printf ("ok\n");
-            return 0;
-        }
-    fprintf (stderr, "ops: which check?\n");
-    return 2;
+    return s_main (argc, argv, s_checks, sizeof s_checks / sizeof *s_checks);
 }
