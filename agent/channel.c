@@ -20,6 +20,7 @@
 //  wake-up costs some 25 us where this was measured (a virtual machine).
 #define IDLE_ROUNDS 50
 #define SLEEP_MS 100
+#define GRACE_MS 1  //  between two looks at outputs that may become ours
 
 //  ------------------------------------------------------------------- doors
 
@@ -323,6 +324,15 @@ s_check_stalls (ta_channel_t *self)
         }
 }
 
+static bool
+s_undecided (const ta_channel_t *self)
+{
+    for (const ta_member_t *m = self->members; m; m = m->link)
+        if (m->locals)
+            return true;
+    return false;
+}
+
 static void
 s_sleep (ta_channel_t *self)
 {
@@ -330,7 +340,8 @@ s_sleep (ta_channel_t *self)
     struct epoll_event events[4];
     atomic_store (&self->wake->worker.asleep, 1);
     if (!s_round (self))
-        epoll_wait (self->epoll, events, 4, SLEEP_MS);
+        epoll_wait (self->epoll, events, 4,
+                    s_undecided (self) ? GRACE_MS : SLEEP_MS);
     atomic_store (&self->wake->worker.asleep, 0);
 }
 

@@ -72,10 +72,13 @@ typedef struct ta_op {
     ta_seg_t seg[TA_WINDOW];
 } ta_op_t;
 
-//  Outputs that the worker makes on a comm of one node, for one op.
+//  Outputs that the worker makes on a comm of one node, for one op: those of
+//  ranks that do not wait, and not at once, for they may be about to.
 typedef struct ta_local {
     ta_member_t *member;
     uint64_t seq;
+    int64_t due_ns;
+    tp_geo_t geo;
     tp_deposit_t *deposit;
     uint64_t *words;  //  copies of counts, if uneven
     tp_side_t *in, *out;

@@ -4,12 +4,17 @@
 //  A rank that called asynchronously and computes meanwhile leaves it to the
 //  worker: the last rank to deposit rings the bell, and here its output is
 //  claimed and made, segment by segment (kernels/work.h). Only outputs in the
-//  agent's memory can be; the others wait for their rank.
+//  agent's memory can be; the others wait for their rank. A rank that is in a
+//  wait does its own work: on a machine without a core to spare the worker
+//  would only be in its way.
 
 #include "agent/channel_impl.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+
+#define GRACE_NS 100000  //  a rank that submits may wait just after
 
 static void
 s_free (ta_channel_t *self, ta_local_t *local)
@@ -109,79 +114,114 @@ s_side (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo, uint32_t i)
     }
 }
 
-//  Take the output of rank I if it may be taken and nobody has.
+//  Whether the output of rank I may be the worker's, and is nobody's yet.
 static bool
-s_claim (ta_channel_t *self, ta_local_t *local, const tp_geo_t *geo,
-         uint32_t i)
+s_open (const ta_local_t *local, uint32_t i)
 {
     const tp_deposit_t *d = &local->deposit[i];
-    ta_member_t *m = local->member;
-    char text[TP_TEXT_MAX];
-    if (!d->async || d->out_where != TP_WHERE_DIRECT)
-        return false;
+    tp_board_t *board = local->member->board;
+    tp_cell_t *cell = tp_board_cell (board, local->seq, i);
+    return d->async && d->out_where == TP_WHERE_DIRECT &&
+           tp_board_in (board, local->seq, i) &&
+           atomic_load (&cell->claim) == TP_CLAIM_NONE;
+}
+
+//  Begin the output of rank I, which is claimed: nobody else can do it any
+//  more, so an error is the comm's.
+static void
+s_begin (ta_channel_t *self, ta_local_t *local, uint32_t i)
+{
+    const tp_deposit_t *d = &local->deposit[i];
+    char text[TP_TEXT_MAX] = "a rank deposited memory that is not there";
     tp_side_t *out = &local->out[i];
     out->where = TP_WHERE_DIRECT;
     out->base = ta_memory_use (self->memory, d->out_segment, d->out_off,
-                               tp_geo_bytes (geo, out));
-    uint32_t open = TP_CLAIM_NONE;
-    tp_cell_t *cell = tp_board_cell (m->board, local->seq, i);
-    if (!out->base)
-        return false;
+                               tp_geo_bytes (&local->geo, out));
     local->work[i] = (tk_work_t){
-        .board = m->board,
+        .board = local->member->board,
         .seq = local->seq,
         .me = i,
         .sig = d->sig,
-        .geo = *geo,
+        .geo = local->geo,
         .in = local->in,
         .out = *out,
         .in_place = tp_overwrites (&d->sig) &&
                     d->in_where == TP_WHERE_DIRECT &&
                     d->in_segment == d->out_segment && d->in_off == d->out_off,
     };
-    if (!atomic_compare_exchange_strong (&cell->claim, &open,
-                                         TP_CLAIM_WORKER)) {
-        ta_memory_unuse (self->memory, d->out_segment);
-        local->work[i].board = NULL;
-        return false;
+    tutti_err_t err =
+        out->base ? tk_work_init (&local->work[i], text) : TUTTI_EPROTO;
+    if (!err) {
+        local->open++;
+        return;
     }
-    tutti_err_t err = tk_work_init (&local->work[i], text);
-    if (err) {  //  nobody else can do it any more
-        ta_channel_fail (self, m, err, text);
+    if (out->base)
         ta_memory_unuse (self->memory, d->out_segment);
-        local->work[i].board = NULL;
-        return false;
+    local->work[i].board = NULL;
+    ta_channel_fail (self, local->member, err, text);
+}
+
+//  Claim outputs of ranks that are not inside a wait.
+static void
+s_claim (ta_channel_t *self, ta_local_t *local)
+{
+    ta_member_t *m = local->member;
+    for (uint32_t i = 0; i < m->n_local && !m->failed; i++) {
+        uint32_t none = TP_CLAIM_NONE;
+        if (!s_open (local, i) ||
+            atomic_load (&self->wake->session[m->session[i]].present) > 0)
+            continue;
+        tp_cell_t *cell = tp_board_cell (m->board, local->seq, i);
+        if (atomic_compare_exchange_strong (&cell->claim, &none,
+                                            TP_CLAIM_WORKER))
+            s_begin (self, local, i);
     }
-    local->open++;
-    return true;
+}
+
+static bool
+s_any_open (const ta_local_t *local)
+{
+    for (uint32_t i = 0; i < local->member->n_local; i++)
+        if (s_open (local, i))
+            return true;
+    return false;
+}
+
+static int64_t
+s_now_ns (void)
+{
+    struct timespec now;
+    clock_gettime (CLOCK_MONOTONIC, &now);
+    return (int64_t) now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
 static void
 s_start (ta_channel_t *self, ta_member_t *m, uint64_t seq)
 {
     char text[TP_TEXT_MAX];
-    tp_geo_t geo;
     ta_local_t *local = s_new (self, m, seq);
     if (!local)
         return;
     const tp_sig_t *sig = &local->deposit[0].sig;
-    bool ok = tp_board_agree (m->board, seq, text) &&
+    tp_geo_t *geo = &local->geo;
+    bool ok = s_any_open (local) && tp_board_agree (m->board, seq, text) &&
               tp_sig_ok (sig, m->size) &&
-              !tp_geo_make (&geo, sig, m->size, m->board->segment_bytes) &&
-              (!geo.info->uneven ||
-               !tp_geo_stretch (&geo, tp_board_most (m->board, seq)));
+              !tp_geo_make (geo, sig, m->size, m->board->segment_bytes) &&
+              (!geo->info->uneven ||
+               !tp_geo_stretch (geo, tp_board_most (m->board, seq)));
     for (uint32_t i = 0; ok && i < m->n_local; i++)
-        ok = s_words (self, local, &geo, i);
+        ok = s_words (self, local, geo, i);
     for (uint32_t i = 0; ok && i < m->n_local; i++)
-        ok = s_side (self, local, &geo, i);
-    for (uint32_t i = 0; ok && i < m->n_local && !m->failed; i++)
-        s_claim (self, local, &geo, i);
-    if (local->open == 0) {
+        ok = s_side (self, local, geo, i);
+    if (!ok) {
         s_free (self, local);
         return;
     }
-    local->next = m->locals;
-    m->locals = local;
+    local->due_ns = s_now_ns () + GRACE_NS;
+    ta_local_t **end = &m->locals;  //  the oldest is the first to be worked on
+    while (*end)
+        end = &(*end)->next;
+    *end = local;
 }
 
 //  Nothing of SEQ is left to look at: every rank has left it.
@@ -281,10 +321,14 @@ ta_local_run (ta_channel_t *self, ta_member_t *m)
 {
     bool moved = false;
     ta_local_t **p = &m->locals;
+    int64_t now = *p ? s_now_ns () : 0;
     while (*p) {
         ta_local_t *local = *p;
+        bool open = s_any_open (local);
+        if (open && now >= local->due_ns)
+            s_claim (self, local);
         moved |= s_run (self, local);
-        if (local->open == 0) {
+        if (local->open == 0 && !s_any_open (local)) {
             *p = local->next;
             s_free (self, local);
         }

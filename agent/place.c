@@ -234,7 +234,9 @@ s_arrived (void *owner, tx_ep_t *ep, const tp_frame_t *frame, void *payload)
     if (!member || !ta_member_has_node (member, tx_ep_peer (ep), &node))
         return;
     ta_credit_t *credit = &member->credit[node];
-    credit->eager_acked = frame->eager;
+    //  Urgent frames overtake: one that was made before may come after.
+    if ((int32_t) (frame->eager - credit->eager_acked) > 0)
+        credit->eager_acked = frame->eager;
     if (frame->type == TP_FRAME_PUT)
         s_put_arrived (self, member, node, frame, payload);
     if (frame->type != TP_FRAME_GRANT)

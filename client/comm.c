@@ -225,6 +225,10 @@ s_progress_one (tl_comm_t *self, bool waiting)
         if (dead && r->state != TL_DONE)
             tl_request_fail (r, dead, tl_error_text ());
         moved |= dead || tl_request_step (r, waiting);
+        //  On one node the oldest first, to its end: other ranks work on it,
+        //  too, and find in the cache what one of them has read.
+        if (moved && waiting && self->single)
+            break;
     }
     tl_comm_collect (self);
     return moved;

@@ -33,10 +33,25 @@ tl_request_wants_window (const tl_request_t *self)
            self->deposit.out_where == TP_WHERE_WINDOW;
 }
 
+//  Windows are given in the order of the ops. Else one rank could hold them
+//  for ops that another rank has none for, and wait for ever.
+static bool
+s_has_turn (const tl_request_t *self)
+{
+    for (const tl_request_t *r = self->comm->pending; r && r != self;
+         r = r->next)
+        if (r->state != TL_DONE && tl_request_wants_window (r) &&
+            !r->window.base)
+            return false;
+    return true;
+}
+
 bool
 tl_request_take_window (tl_request_t *self)
 {
     tl_session_t *session = self->comm->session;
+    if (!s_has_turn (self))
+        return false;
     uint32_t slots =
         self->geo.segments < WINDOW_SLOTS ? self->geo.segments : WINDOW_SLOTS;
     for (; slots > 0; slots /= 2) {
@@ -314,24 +329,24 @@ s_map_side (tl_request_t *self, uint32_t i)
 {
     tl_comm_t *comm = self->comm;
     tp_cell_t *cell = tp_board_cell (comm->board, self->seq, i);
-    const tp_deposit_t d = cell->deposit;
+    const tp_deposit_t *d = &cell->deposit;
     tp_side_t *side = &self->sides[i];
-    tutti_err_t err = s_map_words (self, i, &d);
+    tutti_err_t err = s_map_words (self, i, d);
     if (err)
         return err;
-    side->where = d.in_where;
-    side->window = d.window;
-    if (d.in_where == TP_WHERE_INLINE)
+    side->where = d->in_where;
+    side->window = d->window;
+    if (d->in_where == TP_WHERE_INLINE)
         side->base = tp_board_inline (comm->board, self->seq, i);
-    if (d.in_where != TP_WHERE_DIRECT && d.in_where != TP_WHERE_WINDOW)
+    if (d->in_where != TP_WHERE_DIRECT && d->in_where != TP_WHERE_WINDOW)
         return TUTTI_OK;
-    bool direct = d.in_where == TP_WHERE_DIRECT;
-    uint64_t off = direct ? d.in_off : d.window_off;
+    bool direct = d->in_where == TP_WHERE_DIRECT;
+    uint64_t off = direct ? d->in_off : d->window_off;
     uint64_t bytes =
-        direct ? tp_geo_bytes (&self->geo, side) : d.window * self->geo.slot;
+        direct ? tp_geo_bytes (&self->geo, side) : d->window * self->geo.slot;
     tl_segment_t *segment;
-    err = tl_segment_map (comm->session,
-                          direct ? d.in_segment : d.window_segment, &segment);
+    err = tl_segment_map (
+        comm->session, direct ? d->in_segment : d->window_segment, &segment);
     if (err)
         return err;
     if (bytes > segment->bytes || off > segment->bytes - bytes)

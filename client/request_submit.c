@@ -9,6 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#define LOOKS 200  //  before sleeping for want of room
+
 //  Where a buffer lies in the agent's memory, if it does.
 static bool
 s_direct (tl_request_t *self, const void *ptr, uint64_t bytes,
@@ -113,7 +115,8 @@ s_fill (tl_request_t *self, const tl_call_t *call)
     self->deposit.stamp = (uint64_t) self->submitted_ns;
 }
 
-//  One round of waiting for room of some kind: work, else sleep a moment.
+//  One round of waiting for room of some kind: work, else look for a while,
+//  else sleep a moment.
 //  LIMIT_NS is set at the first. TUTTI_EAGAIN, without a text: time is up.
 static tutti_err_t
 s_wait_round (tl_comm_t *comm, int64_t *limit_ns)
@@ -122,6 +125,9 @@ s_wait_round (tl_comm_t *comm, int64_t *limit_ns)
     tutti_err_t err = tl_comm_error (comm);
     if (err || tl_comm_progress (session, true))
         return err;
+    for (int i = 0; i < LOOKS; i++)
+        if (tl_comm_progress (session, true))
+            return TUTTI_OK;
     int64_t now = tl_now_ns ();
     if (*limit_ns == 0)
         *limit_ns = now + (int64_t) session->op_timeout_ms * 1000000;
@@ -153,16 +159,20 @@ static tutti_err_t
 s_await_room (tl_comm_t *comm, uint64_t key, uint32_t want, uint64_t *seq_p)
 {
     int64_t limit = 0;
-    while ((*seq_p = s_next_seq (comm, key, want)) == 0) {
-        tutti_err_t err = s_wait_round (comm, &limit);
-        if (err == TUTTI_EAGAIN)
-            return tl_error (TUTTI_EAGAIN,
-                             "%u operations are in flight and none finishes",
-                             TP_SLOTS);
-        if (err)
-            return err;
-    }
-    return TUTTI_OK;
+    *seq_p = s_next_seq (comm, key, want);
+    if (*seq_p)
+        return TUTTI_OK;
+    _Atomic uint32_t *present = &comm->session->mine->present;
+    atomic_fetch_add (present, 1);
+    tutti_err_t err = TUTTI_OK;
+    while (!err && (*seq_p = s_next_seq (comm, key, want)) == 0)
+        err = s_wait_round (comm, &limit);
+    atomic_fetch_sub (present, 1);
+    if (err == TUTTI_EAGAIN)
+        return tl_error (TUTTI_EAGAIN,
+                         "%u operations are in flight and none finishes",
+                         TP_SLOTS);
+    return err;
 }
 
 //  Put the counts where others see them; work until there is room.

@@ -156,7 +156,9 @@ tl_request_wait (tl_request_t *self, int timeout_ms)
     if (self->state == TL_DONE)
         return TUTTI_OK;
     int64_t begun = tl_now_ns ();
+    atomic_fetch_add (&session->mine->present, 1);
     tutti_err_t err = s_spin (self) ? TUTTI_OK : s_block (self, timeout_ms);
+    atomic_fetch_sub (&session->mine->present, 1);
     session->report.blocked_ns += tl_now_ns () - begun;
     return err;
 }

@@ -159,6 +159,7 @@ typedef struct tp_wake {
     _Alignas(64) _Atomic uint32_t word;  //  futex: grows at every wake-up
     _Atomic uint32_t asleep;             //  1: a thread sleeps on word
     _Atomic uint32_t want_event;         //  1: also write my event descriptor
+    _Atomic uint32_t present;            //  threads that wait, and so work
 } tp_wake_t;
 
 typedef struct tp_wake_page {

@@ -39,7 +39,7 @@ def test_api(check, nodes):
 
 
 @pytest.mark.parametrize('check', ['refused', 'counts_differ', 'counts_short',
-                                   'lists_differ', 'cancel', 'batch',
+                                   'lists_differ', 'cancel', 'batch', 'mixed',
                                    'priorities', 'opposite', 'property',
                                    'names', 'named_orders', 'named_mismatch',
                                    'named_ahead',

@@ -145,6 +145,34 @@ s_cancel (void)
     CHECK (strstr (tutti_last_error (), "rank 0 cancelled broadcast") != NULL);
 }
 
+//  Small ops among large ones, more than the ring has slots: the frames of
+//  large ones wait, and those that give credit back overtake them.
+static void
+s_mixed (void)
+{
+    enum { N = 150, LARGE = 700000 };
+    static float large[N / 10][LARGE];
+    static int32_t small[N];
+    for (int round = 0; round < 25; round++) {
+        tutti_request_t *r[N] = { NULL };
+        for (int i = 0; i < N; i++) {
+            small[i] = s_rank + i;
+            if (i % 10 == 9)
+                OK (tutti_allreduce_async (large[i / 10], large[i / 10], LARGE,
+                                           TUTTI_FLOAT32, TUTTI_MAX, s_world,
+                                           NULL, &r[i]));
+            else
+                OK (tutti_allreduce_async (&small[i], &small[i], 1,
+                                           TUTTI_INT32, TUTTI_SUM, s_world,
+                                           NULL, &r[i]));
+        }
+        OK (tutti_wait_all (r, N, TUTTI_FOREVER));
+        for (int i = 0; i < N; i++)
+            CHECK (i % 10 == 9 ||
+                   small[i] == s_size * (s_size - 1) / 2 + i * s_size);
+    }
+}
+
 static void
 s_batch (void)
 {
@@ -402,6 +430,7 @@ static const check_t s_checks[] = {
     { "lists_differ", s_lists_differ },
     { "cancel", s_cancel },
     { "batch", s_batch },
+    { "mixed", s_mixed },
     { "priorities", s_priorities },
     { "opposite", s_opposite },
     { "names", s_names },
